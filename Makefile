@@ -1,0 +1,48 @@
+# Every target makes the virtual environment first if it is missing or older than its requirements.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint bench docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(READY) ## run the quick start
+	@$(BIN)/python examples/quickstart.py
+
+test: $(READY) ## run the tests and the examples in docstrings, README and examples/
+	@$(PYTEST) -n 2 -m "not slow"
+
+# pytest exits with 5 when it finds nothing to run, and there may be no slow test.
+test-slow: $(READY) ## run the tests marked slow
+	@$(PYTEST) -n 2 -m slow || { code=$$?; test $$code -eq 5 && echo "There are no slow tests."; }
+
+lint: $(READY) ## check style (ruff) and types (pyright)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright
+
+bench: $(READY) ## time the optimizers against torch's own
+	@$(BIN)/python benchmarks/step.py
+
+docs: $(READY) ## check the Markdown pages: links resolve, Python blocks compile
+	@$(BIN)/python docs/check.py
+
+clean: ## remove the virtual environment, builds and caches
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	find src tests examples benchmarks docs -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
+		{ echo "error: $(PYTHON) is missing or older than Python 3.10; try make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "error: $(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "Installing activated-gradients and its tools into $(VENV) (a minute or two the first time) ..."
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@

@@ -1,0 +1,121 @@
+"""Check the Markdown pages: every relative link resolves and every Python block compiles.
+
+Run by `make docs`. Links to other sites are not followed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FENCE = re.compile(r"^\s*(?P<ticks>`{3,}|~{3,})\s*(?P<language>[\w+-]*)")
+INLINE_CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
+LINKS = (
+    re.compile(r"\]\(\s*<?([^)\s>]+)"),  # [text](target) and ![text](target)
+    re.compile(r"^\s{0,3}\[[^\]]+\]:\s*<?([^\s>]+)"),  # [label]: target
+    re.compile(r"<(?:a|img|source)\b[^>]*?\b(?:href|src|srcset)=[\"']([^\"']+)"),
+)
+HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
+OTHER_SITE = re.compile(r"^([a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
+
+
+def python_blocks(text: str) -> Iterator[tuple[int, str]]:
+    """Each fenced ``python`` block as (number of its first line, its code)."""
+    for language, first, lines in _fenced_blocks(text):
+        if language == "python":
+            indent = min((len(x) - len(x.lstrip()) for x in lines if x.strip()), default=0)
+            yield first, "\n".join(x[indent:] for x in lines) + "\n"
+
+
+def compile_block(code: str, first_line: int, page: Path):
+    """Compile a block so that a traceback names the page and the line in it."""
+    return compile("\n" * (first_line - 1) + code, str(page), "exec", dont_inherit=True)
+
+
+def complaints(page: Path, root: Path = ROOT) -> Iterator[str]:
+    """What is wrong with a page, one line for each thing."""
+    text = page.read_text(encoding="utf-8")
+    name = page.relative_to(root)
+    for first, code in python_blocks(text):
+        try:
+            compile_block(code, first, page)
+        except SyntaxError as error:
+            yield f"{name}:{error.lineno}: Python block does not compile: {error.msg}"
+    for number, line in _prose(text):
+        for target in (match for pattern in LINKS for match in pattern.findall(line)):
+            if not OTHER_SITE.match(target) and (problem := _broken(target, page, root)):
+                yield f"{name}:{number}: link to {target}: {problem}"
+
+
+def _broken(target: str, page: Path, root: Path) -> str:
+    path, _, anchor = target.partition("#")
+    file = (page.parent / path).resolve() if path else page
+    if not file.is_relative_to(root):
+        return "outside the repository"
+    if not file.exists():
+        return "no such file"
+    if anchor and file.suffix == ".md" and anchor not in _anchors(file.read_text("utf-8")):
+        return "no such heading"
+    return ""
+
+
+def _anchors(text: str) -> set[str]:
+    """The names of a page's headings as code hosts make them: lower case, dashes for spaces."""
+    found: list[str] = []
+    for _, line in _prose(text, keep_code=True):
+        if match := HEADING.match(line):
+            title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", match[1])
+            found.append(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"))
+    # the second heading of a name gets -1, the third -2
+    return {f"{x}-{found[:i].count(x)}" if x in found[:i] else x for i, x in enumerate(found)}
+
+
+def _prose(text: str, keep_code: bool = False) -> Iterator[tuple[int, str]]:
+    """Numbered lines outside fenced blocks, by default without inline code."""
+    fenced = {
+        number
+        for _, first, lines in _fenced_blocks(text)
+        for number in range(first - 1, first + len(lines) + 1)
+    }
+    for number, line in enumerate(text.splitlines(), start=1):
+        if number not in fenced:
+            yield number, line if keep_code else INLINE_CODE.sub("", line)
+
+
+def _fenced_blocks(text: str) -> Iterator[tuple[str, int, list[str]]]:
+    """Each fenced block as (language, number of the first line inside, lines inside)."""
+    ticks, language, first, inside = "", "", 0, []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if ticks:
+            if line.strip().startswith(ticks) and not line.strip().strip(ticks[0]):
+                yield language, first, inside
+                ticks = ""
+            else:
+                inside.append(line)
+        elif match := FENCE.match(line):
+            ticks, language, first, inside = match["ticks"], match["language"], number + 1, []
+    if ticks:  # an unclosed fence runs to the end of the page
+        yield language, first, inside
+
+
+def main() -> int:
+    """Check all pages; the exit status is 1 when there is a complaint."""
+    pages = [ROOT / "README.md", *sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})]
+    pages = list(dict.fromkeys(pages))
+    if not pages[0].exists():
+        print("README.md: no such file", file=sys.stderr)
+        return 1
+    found = [line for page in pages for line in complaints(page)]
+    for line in found:
+        print(line, file=sys.stderr)
+    blocks = sum(1 for page in pages for _ in python_blocks(page.read_text("utf-8")))
+    print(f"{len(pages)} pages, {blocks} Python blocks, {len(found)} complaints")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

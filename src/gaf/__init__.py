@@ -1,0 +1,48 @@
+"""Gradient activation functions for PyTorch.
+
+One line in any training: pass ``activation=`` to :class:`gaf.SGD`, :class:`gaf.Adam` or
+:class:`gaf.AdamW`, wrap any optimizer with :func:`gaf.activate`, or call :func:`gaf.activate_grad_` where
+you would call ``clip_grad_norm_``.
+"""
+
+from gaf.functions import Activation, Arctan, Log, Tanh, names, parse, register
+from gaf.optim import (
+    PLACEMENTS,
+    SGD,
+    Adam,
+    AdamW,
+    Monitor,
+    ParamScheduler,
+    Ramp,
+    activate,
+    activate_grad_,
+    activation_of,
+    deactivate,
+    exclude_bias_and_norm,
+    is_activated,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PLACEMENTS",
+    "SGD",
+    "Activation",
+    "Adam",
+    "AdamW",
+    "Arctan",
+    "Log",
+    "Monitor",
+    "ParamScheduler",
+    "Ramp",
+    "Tanh",
+    "activate",
+    "activate_grad_",
+    "activation_of",
+    "deactivate",
+    "exclude_bias_and_norm",
+    "is_activated",
+    "names",
+    "parse",
+    "register",
+]

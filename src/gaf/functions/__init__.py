@@ -1,0 +1,20 @@
+"""WHAT squashes a gradient: frozen values with formula, derivative, integral and facts."""
+
+from gaf.functions.arctan import Arctan
+from gaf.functions.base import Activation, AlphaBeta
+from gaf.functions.log import Log
+from gaf.functions.registry import as_activation, function_type, names, parse, register
+from gaf.functions.tanh import Tanh
+
+__all__ = [
+    "Activation",
+    "AlphaBeta",
+    "Arctan",
+    "Log",
+    "Tanh",
+    "as_activation",
+    "function_type",
+    "names",
+    "parse",
+    "register",
+]

@@ -1,0 +1,169 @@
+"""What a gradient activation function is: a frozen value with a formula, and the facts that follow.
+
+A function is one formula over an array namespace ``xp`` (torch, jax.numpy, keras.ops), so that every
+framework shares it. A subclass declares its parameters as fields and writes the formula; derivative,
+integral, slope, bound and crossover come for free and may be overridden by closed forms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from numbers import Real
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from gaf.functions.lift import elementwise
+from gaf.functions.quadrature import derivative_by_autograd, integral_by_quadrature
+
+T = TypeVar("T", Tensor, float)
+
+
+@dataclass(frozen=True, repr=False)
+class Activation:
+    """A gradient activation function f, applied to each element.
+
+    Subclasses are declared with :func:`gaf.register`. Their fields are the parameters, and
+    ``formula(xp, g, *parameters)`` is f. The closed forms ``formula_derivative`` and
+    ``formula_integral`` (same signature) are optional, as is ``symbolic(g, *parameters)``, which
+    returns a sympy expression for :func:`gaf.verify`.
+    """
+
+    name: ClassVar[str] = ""
+
+    formula: ClassVar[Callable[..., Any]]
+    formula_derivative: ClassVar[Callable[..., Any] | None] = None
+    formula_integral: ClassVar[Callable[..., Any] | None] = None
+    symbolic: ClassVar[Callable[..., Any] | None] = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise TypeError(
+                    f"{type(self).__name__}: {field.name} must be a number, "
+                    f"got {type(value).__name__}"
+                )
+            try:
+                object.__setattr__(self, field.name, float(value))
+            except OverflowError:  # a Python int beyond the floats
+                raise ValueError(
+                    f"{type(self).__name__}: {field.name} must be finite, got an integer beyond 1e308"
+                ) from None
+        self.check()
+
+    def check(self) -> None:
+        """Raise ValueError for parameters that f does not allow; every one must be finite."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not math.isfinite(value):
+                raise ValueError(f"{type(self).__name__}: {field.name} must be finite, got {value}")
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+        return f"{type(self).__name__}({params})"
+
+    @property
+    def params(self) -> tuple[float, ...]:
+        """The parameters in the order of the formula."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    def __call__(self, g: T) -> T:
+        """f(g), for a tensor of any float dtype, complex, sparse COO or DTensor, or for a float."""
+        return self._apply(type(self).formula, g)
+
+    def derivative(self, g: T) -> T:
+        """f'(g)."""
+        return self._apply(type(self).formula_derivative or derivative_by_autograd(self), g)
+
+    def integral(self, g: T) -> T:
+        """The potential: the integral of f from 0 to g."""
+        return self._apply(type(self).formula_integral or integral_by_quadrature(self), g)
+
+    def _apply(self, formula: Callable[..., Any], g: T) -> T:
+        if isinstance(g, Tensor):
+            return elementwise(lambda x: formula(torch, x, *self.params), g)
+        if isinstance(g, Real):
+            return formula(torch, torch.tensor(float(g), dtype=torch.float64), *self.params).item()
+        raise TypeError(f"{self.name} takes a tensor or a number, got {type(g).__name__}")
+
+    @property
+    def slope(self) -> float:
+        """f'(0): how much a vanishing gradient is scaled."""
+        return self.derivative(0.0)
+
+    @cached_property
+    def bound(self) -> float:
+        """The supremum of f, inf where there is none."""
+        # Some formulas are inf / inf at the end, or fall to 0 where a divisor overflows just before it.
+        ends = (math.inf, *(2.0**exponent for exponent in range(1023, 0, -50)))
+        return max((x for x in map(self, ends) if not math.isnan(x)), default=math.nan)
+
+    @cached_property
+    def crossover(self) -> float:
+        """The g > 0 with f(g) = g: smaller gradients are enlarged, larger ones restrained.
+
+        0.0 when slope <= 1 (no gradient is enlarged), inf when f never falls below the identity.
+        """
+        if self.slope <= 1:
+            return 0.0
+        low = high = 1.0
+        while self(high) > high:
+            high *= 2
+            if math.isinf(high):
+                return math.inf
+        while self(low) <= low:
+            low /= 2
+            if low == 0:
+                return 0.0
+        return self._newton(low, high)
+
+    def _newton(self, low: float, high: float) -> float:
+        """The root of f(g) - g between low (f above the identity) and high (not above it)."""
+        g = high
+        for _ in range(200):
+            excess = self(g) - g
+            if excess > 0:
+                low = g
+            else:
+                high = g
+            rate = self.derivative(g) - 1
+            step = g - excess / rate if rate else math.nan
+            if (
+                not low < step < high
+            ):  # Newton left the bracket: bisect, on the scale of the numbers
+                step = math.sqrt(low) * math.sqrt(high)
+            if abs(step - g) <= math.ulp(g) or not low < step < high:
+                return step if low <= step <= high else g
+            g = step
+        return g
+
+
+@dataclass(frozen=True, repr=False)
+class AlphaBeta(Activation):
+    """The paper's family: alpha sets the range, beta the width, and alpha * beta is the slope at 0.
+
+    The defaults are the first of the two presets the paper calls robust; the other is (0.2, 10).
+    """
+
+    alpha: float = 0.1
+    beta: float = 20.0
+
+    def check(self) -> None:
+        for name, value in (
+            ("alpha", self.alpha),
+            ("beta", self.beta),
+            ("alpha * beta", self.slope),
+        ):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(
+                    f"{type(self).__name__}: {name} must be positive and finite, got {value}"
+                )
+
+    @property
+    def slope(self) -> float:
+        return self.alpha * self.beta

@@ -1,0 +1,118 @@
+"""Functions by name: ``register``, ``parse``, and what configurations and checkpoints store."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
+
+from gaf.functions.base import Activation
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_):
+        return lambda decorator: decorator
+
+
+A = TypeVar("A", bound=type[Activation])
+
+_REGISTRY: dict[str, type[Activation]] = {}
+
+
+@dataclass_transform(frozen_default=True)
+def register(cls: A) -> A:
+    """Register a function under its lower-case class name; use it as a class decorator.
+
+    The class becomes a frozen dataclass whose fields are the function's parameters. From then on
+    its name works wherever a function is named: in :func:`gaf.parse`, in optimizers, in
+    checkpoints and on the command line. Running the same definition again replaces it.
+
+    Example:
+        >>> import gaf
+        >>> @gaf.register
+        ... class Softsign(gaf.Activation):
+        ...     scale: float = 1.0
+        ...
+        ...     @staticmethod
+        ...     def formula(xp, g, scale):
+        ...         return g / (1 + xp.abs(g) / scale)
+        >>> gaf.parse("softsign(0.5)")(0.5)
+        0.25
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Activation)):
+        raise TypeError(f"register a subclass of gaf.Activation, got {cls!r}")
+    if "formula" not in vars(cls) and getattr(cls, "formula", None) is None:
+        raise TypeError(f"{cls.__name__} has no formula(xp, g, *parameters)")
+    name = cls.__name__.lower()
+    known = _REGISTRY.get(name)
+    if known and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(f"a function named {name!r} exists already ({known.__module__})")
+    cls.name = name
+    _REGISTRY[name] = cls = dataclass(frozen=True, repr=False)(cls)
+    return cls
+
+
+def names() -> tuple[str, ...]:
+    """The names of all registered functions, in the order of their registration."""
+    return tuple(_REGISTRY)
+
+
+def function_type(name: str) -> type[Activation]:
+    """The class registered under ``name``, in any case of letters."""
+    if name.lower() not in _REGISTRY:
+        near = difflib.get_close_matches(name.lower(), _REGISTRY, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_REGISTRY)}"
+        raise ValueError(f"unknown gradient activation function {name!r}; {hint}")
+    return _REGISTRY[name.lower()]
+
+
+def parse(text: str) -> Activation:
+    """Read a function as configurations and the command line name it.
+
+    Example:
+        >>> import gaf
+        >>> gaf.parse("arctan(0.1, 20)")
+        Arctan(alpha=0.1, beta=20.0)
+        >>> gaf.parse("tanh(alpha=0.2, beta=10)") == gaf.Tanh(0.2, 10)
+        True
+        >>> gaf.parse("log")
+        Log(alpha=0.1, beta=20.0)
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"name a function by a string such as 'arctan(0.1, 20)', got {text!r}")
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+        assert isinstance(call.func, ast.Name)
+        args = [ast.literal_eval(arg) for arg in call.args]
+        kwargs = {str(kw.arg): ast.literal_eval(kw.value) for kw in call.keywords if kw.arg}
+        assert len(kwargs) == len(call.keywords)
+    except (SyntaxError, ValueError, AssertionError, MemoryError, RecursionError):
+        raise ValueError(
+            f"cannot read {text!r}: write a name and numbers, such as 'arctan(0.1, 20)'"
+        ) from None
+    cls = function_type(call.func.id)
+    known = [field.name for field in fields(cls)]
+    if len(args) > len(known) or set(kwargs) - set(known[len(args) :]):
+        raise ValueError(f"cannot read {text!r}: {cls.name} takes ({', '.join(known)})")
+    try:
+        return cls(*args, **kwargs)
+    except TypeError as error:
+        raise ValueError(f"cannot read {text!r}: {error}") from None
+
+
+def as_activation(value: Activation | str | None) -> Activation | None:
+    """An activation, the name of one, or None, as users may pass it; anything else is refused."""
+    if value is None or isinstance(value, Activation):
+        return value
+    if isinstance(value, str):
+        return parse(value)
+    if isinstance(value, type) and issubclass(value, Activation):
+        raise TypeError(f"pass an instance such as {value.__name__}(...), not the class")
+    raise TypeError(
+        f"activation must be a function such as gaf.Arctan(0.1, 20), its name, or None; "
+        f"got {type(value).__name__}"
+    )

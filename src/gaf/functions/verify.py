@@ -1,0 +1,85 @@
+"""``verify``: is a function what Definition 1 of the paper calls a gradient activation function?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from gaf.functions import numeric, smoothness
+from gaf.functions.base import Activation
+from gaf.functions.definition import STATEMENTS, SYMBOLIC_FORM, Clause, Finding, Verdict
+
+CHECKS: dict[str, Callable[[numeric.Samples], Finding]] = {
+    "differentiable": smoothness.differentiable,
+    "increasing": numeric.increasing,
+    "odd": numeric.odd,
+    "restraining": numeric.restraining,
+    "concave": numeric.concave,
+}
+
+
+def verify(f: Activation) -> Verdict:
+    """Check Definition 1 clause by clause, with a witness wherever one fails.
+
+    A function with a symbolic form is proved by sympy, once the form has been compared with the
+    formula; a clause that sympy cannot decide, and a function without such a form, is checked by
+    values in float64. Each clause says which it was, and how far the values reach.
+
+    Args:
+        f: any activation, registered or not.
+
+    Returns:
+        A verdict: true if every clause holds, readable when printed, indexed by clause.
+
+    Example:
+        >>> import gaf
+        >>> verdict = verify(gaf.Log(0.1, 20.0))
+        >>> verdict.holds, verdict["odd"].holds
+        (False, True)
+        >>> verdict["differentiable"].witness, verdict["differentiable"].detail
+        (0.0, "f'' jumps from alpha*beta**2 = +40 to -alpha*beta**2 = -40 at 0; smooth elsewhere")
+
+    Reference:
+        Liu et al., "Activated Gradients for Deep Neural Networks", Definition 1.
+    """
+    if not isinstance(f, Activation):
+        raise TypeError(f"verify a function such as gaf.Arctan(0.1, 20), got {type(f).__name__}")
+    try:
+        samples = numeric.sample(f)
+    except Exception as error:  # whatever the user's formula raises is the finding
+        broken = Finding(False, f"f raised {type(error).__name__}: {error}")
+        return Verdict(repr(f), tuple(_clause(name, broken) for name in STATEMENTS))
+    prove, extra, note = _prover(f, samples)
+    clauses = []
+    for name, check in CHECKS.items():
+        found = proof = prove(name)
+        if not found or (not found.holds and found.witness is None):
+            found = numeric.undefined(samples) or check(samples)
+            if proof:  # a disproof, to which the values add a witness
+                found = found._replace(holds=False, detail=f"{proof.detail}; {found.detail}")
+        clauses.append(_clause(name, found, "symbolic" if proof else "numeric"))
+    return Verdict(repr(f), (*clauses, *extra), note)
+
+
+def _prover(
+    f: Activation, samples: numeric.Samples
+) -> tuple[Callable[[str], Finding | None], list[Clause], str]:
+    """How to prove a clause, the clause on the symbolic form itself, and a note."""
+    if type(f).symbolic is None:
+        return lambda name: None, [], ""
+    try:
+        from gaf.functions import symbolic
+    except ImportError:
+        return lambda name: None, [], "by values only: sympy, which proves it, is not installed"
+    agreement = symbolic.agrees(f, samples)
+    extra = [_clause("symbolic form", agreement)]
+    if not agreement.holds:
+        return lambda name: None, extra, "by values only: the symbolic form is not the formula"
+    return lambda name: symbolic.prove(f, name), extra, ""
+
+
+def _clause(
+    name: str, found: Finding, method: Literal["symbolic", "numeric"] = "numeric"
+) -> Clause:
+    statement = STATEMENTS.get(name, SYMBOLIC_FORM)
+    return Clause(name, statement, found.holds, method, found.witness, found.detail)

@@ -1,0 +1,27 @@
+"""WHERE it acts: three placements, optimizers, and the functional form."""
+
+from gaf.optim.activate import activate, deactivate, is_activated
+from gaf.optim.adam import Adam, AdamW
+from gaf.optim.exclude import exclude_bias_and_norm
+from gaf.optim.grad import activate_grad_
+from gaf.optim.monitor import Monitor
+from gaf.optim.rules import PLACEMENTS
+from gaf.optim.schedule import ParamScheduler, Ramp
+from gaf.optim.settings import activation_of
+from gaf.optim.sgd import SGD
+
+__all__ = [
+    "PLACEMENTS",
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Monitor",
+    "ParamScheduler",
+    "Ramp",
+    "activate",
+    "activate_grad_",
+    "activation_of",
+    "deactivate",
+    "exclude_bias_and_norm",
+    "is_activated",
+]

@@ -1,0 +1,192 @@
+"""f in front of any torch optimizer.
+
+``p.grad`` is activated in place: ``step()`` does what ``gaf.activate_grad_`` right before it would. The
+work is done by a step hook, which also reaches optimizers whose ``step`` a scheduler has wrapped; the
+hook is made part of the optimizer's pickled state, since torch drops hooks on copying.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from gaf.functions import Activation, as_activation
+from gaf.optim import settings
+from gaf.optim.base import ActivatedOptimizer
+from gaf.optim.grad import write_grad
+
+O = TypeVar("O", bound=torch.optim.Optimizer)  # noqa: E741
+
+_HOOK = "gaf"  # our key among torch's numbered hooks: it cannot collide after unpickling
+
+
+def activate(optimizer: O, activation: Activation | str) -> O:
+    """Put f in front of an optimizer: each step acts on f(gradient).
+
+    A parameter group made with ``"activation": None`` (or another function) keeps its own. At every
+    step ``p.grad`` is activated in place, after other step pre-hooks registered earlier, with closures
+    too, and on unscaled gradients under :class:`torch.amp.GradScaler`, fused optimizers included.
+
+    Args:
+        optimizer: any torch optimizer; for SGD, Adam and AdamW prefer :class:`gaf.SGD` and its kin,
+            which leave ``p.grad`` alone.
+        activation: the function, or its name.
+
+    Returns:
+        The same object; :func:`gaf.deactivate` undoes it.
+
+    Example:
+        >>> import gaf, torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> opt = gaf.activate(torch.optim.RMSprop([w]), gaf.Arctan(0.1, 20))
+        >>> isinstance(opt, torch.optim.RMSprop)
+        True
+    """
+    f = as_activation(activation)
+    if f is None:
+        raise TypeError("activate needs an activation such as gaf.Arctan(0.1, 20), got None")
+    _check(optimizer)
+    for group in optimizer.param_groups:
+        settings.store(group, as_activation(group.pop("activation", f)), "gradient")
+    settings.store(optimizer.defaults, f, "gradient")  # for groups added later
+    optimizer._optimizer_step_pre_hooks[_HOOK] = _before_step  # type: ignore[index]
+    optimizer._optimizer_step_post_hooks[_HOOK] = _after_step  # type: ignore[index]
+    optimizer._optimizer_load_state_dict_pre_hooks[_HOOK] = _before_load  # type: ignore[index]
+    optimizer.__getstate__ = functools.partial(_getstate, optimizer)  # type: ignore[method-assign]
+    return optimizer
+
+
+def deactivate(optimizer: O) -> O:
+    """Undo :func:`gaf.activate`; the optimizer is torch's own again."""
+    if not is_activated(optimizer):
+        raise ValueError("the optimizer was not activated by gaf.activate")
+    for hooks in _hooks(optimizer):
+        hooks.pop(_HOOK, None)
+    for group in (*optimizer.param_groups, optimizer.defaults):
+        settings.remove(group)
+    del optimizer.__getstate__
+    optimizer.__dict__.pop("gaf_monitor", None)
+    return optimizer
+
+
+def is_activated(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether :func:`gaf.activate` acts on the optimizer."""
+    return _HOOK in optimizer._optimizer_step_pre_hooks
+
+
+def _check(optimizer: torch.optim.Optimizer) -> None:
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"activate takes a torch optimizer, got {type(optimizer).__name__}")
+    if isinstance(optimizer, ActivatedOptimizer):
+        raise ValueError(
+            f"gaf.{type(optimizer).__name__} has an activation of its own: pass it as activation= to "
+            "the constructor"
+        )
+    if is_activated(optimizer):
+        raise ValueError("the optimizer is activated already; call gaf.deactivate first")
+    if any(group.get("line_search_fn") for group in optimizer.param_groups):
+        raise ValueError(
+            "LBFGS with a line search compares losses with slopes, and activated gradients are not "
+            "the slopes of that loss: use line_search_fn=None"
+        )
+
+
+def _hooks(optimizer: torch.optim.Optimizer) -> tuple[dict[Any, Any], ...]:
+    return (
+        optimizer._optimizer_step_pre_hooks,
+        optimizer._optimizer_step_post_hooks,
+        optimizer._optimizer_load_state_dict_pre_hooks,
+    )
+
+
+def _getstate(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The optimizer's state with our hooks in it, for pickle and deepcopy."""
+    names = (
+        "_optimizer_step_pre_hooks",
+        "_optimizer_step_post_hooks",
+        "_optimizer_load_state_dict_pre_hooks",
+    )
+    kept = {
+        name: type(hooks)({_HOOK: hooks[_HOOK]})
+        for name, hooks in zip(names, _hooks(optimizer), strict=True)
+    }
+    return {
+        **type(optimizer).__getstate__(optimizer),
+        **kept,
+        "__getstate__": optimizer.__getstate__,
+    }
+
+
+def _before_step(
+    optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    if kwargs.get("grad_scaler") is not None:
+        raise RuntimeError(
+            f"{type(optimizer).__name__} unscales gradients inside its own step, where no activation "
+            "can see them: call scaler.unscale_ and step the optimizer without grad_scaler"
+        )
+    closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    if closure is None:
+        _activate_grads(optimizer)
+        return None
+    acting = _activated_closure(optimizer, closure)
+    if "closure" in kwargs:
+        return args, {**kwargs, "closure": acting}
+    return (*args[:1], acting, *args[2:]), kwargs
+
+
+def _activated_closure(
+    optimizer: torch.optim.Optimizer, closure: Callable[[], Any]
+) -> Callable[[], Any]:
+    """The user's closure, then f on the gradients it has computed."""
+
+    def acting() -> Any:
+        loss = closure()
+        _activate_grads(optimizer)
+        return loss
+
+    return acting
+
+
+@torch.no_grad()
+def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
+    # GradScaler hands a fused optimizer scaled gradients, the scale, and whether it found an inf.
+    scale = getattr(optimizer, "grad_scale", None)
+    found_inf = getattr(optimizer, "found_inf", None)
+    if scale is not None:
+        optimizer.grad_scale, optimizer._gaf_grad_scale = None, scale  # type: ignore[attr-defined]
+    monitor = getattr(optimizer, "gaf_monitor", None)
+    if monitor is not None:
+        monitor.begin_step()
+    for number, group in enumerate(optimizer.param_groups):
+        f = settings.formula_of(group)
+        owners = [p for p in group["params"] if p.grad is not None]
+        grads = [p.grad if scale is None else _unscaled(p.grad, scale) for p in owners]
+        if f is not None and monitor is not None:
+            monitor.observe(number, settings.activation_of(group), grads, skipped=found_inf)
+        for p, g in zip(owners, grads, strict=True):
+            if f is not None:
+                g = f(-g).neg() if group.get("maximize") else f(g)
+            if found_inf is not None:  # a step that will be skipped leaves the gradient as it was
+                g = torch.where(found_inf.to(g.device) > 0, p.grad, g)
+            if g is not p.grad:
+                write_grad(p, g)
+
+
+def _unscaled(g: Tensor, scale: Tensor) -> Tensor:
+    return g * scale.double().reciprocal().float().to(g.device)  # as GradScaler.unscale_ does
+
+
+def _after_step(
+    optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    if "_gaf_grad_scale" in optimizer.__dict__:
+        optimizer.grad_scale = optimizer.__dict__.pop("_gaf_grad_scale")  # type: ignore[attr-defined]
+
+
+def _before_load(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    return settings.adapt_checkpoint(optimizer.param_groups, state_dict)

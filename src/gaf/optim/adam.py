@@ -1,0 +1,215 @@
+"""Adam and AdamW on activated gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam as torch_adam
+from torch.optim.optimizer import ParamsT, _use_grad_for_differentiable
+
+from gaf.functions import Activation
+from gaf.optim.base import ActivatedOptimizer
+from gaf.optim.settings import Group, formula_of
+
+
+class Adam(ActivatedOptimizer, torch.optim.Adam):
+    """:class:`torch.optim.Adam` on f(gradient); an L2 ``weight_decay`` is added after f.
+
+    Args:
+        params, lr, betas, eps, weight_decay, amsgrad, foreach, maximize, capturable, differentiable,
+            fused, decoupled_weight_decay: as in :class:`torch.optim.Adam`.
+        activation: as in :class:`gaf.SGD`.
+        placement: ``"gradient"``, the only one that is defined for Adam.
+
+    Example:
+        >>> import gaf, torch
+        >>> opt = gaf.Adam([torch.zeros(3, requires_grad=True)], activation="tanh(0.2, 10)")
+
+    Reference:
+        Liu et al., "Activated Gradients for Deep Neural Networks", Section IV-A.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+        activation: Activation | str | None = None,
+        placement: str | None = None,
+    ) -> None:
+        self._begin(activation, placement)
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=decoupled_weight_decay,
+        )
+
+    def _placement(self, group: Group, placement: str | None) -> str:
+        if placement not in (None, "gradient"):
+            raise ValueError(
+                f'Adam takes placement="gradient" only, got {placement!r}: its step is a ratio of two '
+                "running averages, already bounded near 1, and has no velocity for f to act on"
+            )
+        return "gradient"
+
+    def _meaning(self, group: Group) -> str:
+        if group["weight_decay"] != 0 and not group["decoupled_weight_decay"]:
+            return "an eps and a weight decay divided by {slope}"
+        return "an eps divided by {slope}"
+
+    @_use_grad_for_differentiable
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Perform one step.
+
+        Args:
+            closure: evaluates the model again and returns the loss.
+        """
+        self._accelerator_graph_capture_health_check()
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._begin_observation()
+        for number, group in enumerate(self.param_groups):
+            params: list[Tensor] = []
+            grads: list[Tensor] = []
+            exp_avgs: list[Tensor] = []
+            exp_avg_sqs: list[Tensor] = []
+            max_exp_avg_sqs: list[Tensor] = []
+            state_steps: list[Tensor] = []
+            has_complex = self._init_group(
+                group, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps
+            )
+            state = [params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs]
+            f = formula_of(group)
+            if f is None:
+                _torch_adam(self, group, grads, *state, state_steps, has_complex, group["maximize"])
+                continue
+            if self._observing():
+                self._observe(number, grads)
+            sign = -1 if group["maximize"] else 1
+            grads = [f(sign * g) for g in _widened(grads)]
+            wide = [_widened(tensors) for tensors in state]
+            _torch_adam(self, group, grads, *wide, state_steps, False, False)
+            for narrow_tensors, wide_tensors in zip(state, wide, strict=True):
+                _narrow_into(narrow_tensors, wide_tensors)
+        return loss
+
+
+class AdamW(Adam, torch.optim.AdamW):
+    """:class:`torch.optim.AdamW` on f(gradient); the weight decay does not pass through f.
+
+    Args:
+        params, lr, betas, eps, weight_decay, amsgrad, maximize, foreach, capturable, differentiable,
+            fused: as in :class:`torch.optim.AdamW`.
+        activation: as in :class:`gaf.SGD`.
+        placement: ``"gradient"``, the only one that is defined for AdamW.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        activation: Activation | str | None = None,
+        placement: str | None = None,
+    ) -> None:
+        self._begin(activation, placement)
+        torch.optim.AdamW.__init__(
+            self,
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            maximize=maximize,
+            foreach=foreach,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+        )
+
+
+def _torch_adam(
+    optimizer: Adam,
+    group: Group,
+    grads: list[Tensor],
+    params: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor],
+    has_complex: bool,
+    maximize: bool,
+) -> None:
+    """torch's own Adam with the flags of the group."""
+    torch_adam(
+        params,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        max_exp_avg_sqs,
+        state_steps,
+        has_complex=has_complex,
+        maximize=maximize,
+        beta1=group["betas"][0],
+        beta2=group["betas"][1],
+        amsgrad=group["amsgrad"],
+        lr=group["lr"],
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        foreach=group["foreach"],
+        capturable=group["capturable"],
+        differentiable=group["differentiable"],
+        fused=group["fused"],
+        decoupled_weight_decay=group["decoupled_weight_decay"],
+        grad_scale=getattr(optimizer, "grad_scale", None),
+        found_inf=getattr(optimizer, "found_inf", None),
+    )
+
+
+def _real(t: Tensor) -> Tensor:
+    return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
+
+
+def _widened(tensors: list[Tensor]) -> list[Tensor]:
+    """Real views of the tensors, or float32 copies of those in half precision."""
+    return [t.to(torch.promote_types(t.dtype, torch.float32)) for t in map(_real, tensors)]
+
+
+def _narrow_into(narrow: list[Tensor], wide: list[Tensor]) -> None:
+    """Round float32 copies back into the tensors they were made from; views need nothing."""
+    for t, copy in zip(map(_real, narrow), wide, strict=True):
+        if copy.dtype != t.dtype:
+            t.copy_(copy)

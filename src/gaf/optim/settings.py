@@ -1,0 +1,119 @@
+"""What a parameter group says about its activation, in plain values.
+
+Three keys of our own hold it: ``gaf_function`` (a registered name or None), ``gaf_params`` (a tuple of
+floats) and ``gaf_placement``. Plain values can be scheduled, saved, and loaded with
+``weights_only=True``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gaf.functions import Activation, function_type
+from gaf.functions.lift import elementwise
+from gaf.optim.rules import PLACEMENTS
+
+Group = dict[str, Any]
+
+KEYS = ("gaf_function", "gaf_params", "gaf_placement")
+
+# SGD's velocity. In the placement "update" the learning rate of every past step is baked into it, so
+# it is kept apart from torch's momentum_buffer.
+VELOCITY = {
+    None: "momentum_buffer",
+    "gradient": "momentum_buffer",
+    "momentum": "momentum_buffer",
+    "update": "gaf_velocity",
+}
+
+
+def store(group: Group, activation: Activation | None, placement: str | None) -> None:
+    """Write an activation and where it acts into a group."""
+    off = activation is None
+    group["gaf_function"] = None if off else activation.name
+    group["gaf_params"] = None if off else activation.params
+    group["gaf_placement"] = None if off else placement
+
+
+def remove(group: Group) -> None:
+    """Take the keys out of a group."""
+    for key in KEYS:
+        group.pop(key, None)
+
+
+def activation_of(group: Group) -> Activation | None:
+    """The activation a group describes, as a value.
+
+    Example:
+        >>> import gaf, torch
+        >>> opt = gaf.SGD([torch.zeros(2)], lr=0.1, activation="tanh(0.2, 10)")
+        >>> gaf.activation_of(opt.param_groups[0])
+        Tanh(alpha=0.2, beta=10.0)
+    """
+    name = group.get("gaf_function")
+    return None if name is None else function_type(name)(*group["gaf_params"])
+
+
+def formula_of(group: Group) -> Callable[[Tensor], Tensor] | None:
+    """The group's f on tensors, from its plain values (no object to build, so torch.compile can)."""
+    name = group.get("gaf_function")
+    if name is None:
+        return None
+    formula, params = function_type(name).formula, group["gaf_params"]
+    return lambda g: elementwise(lambda x: formula(torch, x, *params), g)
+
+
+def check_placement(placement: str | None) -> str | None:
+    """Refuse a placement that does not exist, naming the nearest."""
+    if placement is None or placement in PLACEMENTS:
+        return placement
+    near = difflib.get_close_matches(str(placement), PLACEMENTS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it is one of {', '.join(PLACEMENTS)}"
+    raise ValueError(f"unknown placement {placement!r}; {hint}")
+
+
+def adapt_checkpoint(groups: list[Group], state_dict: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint made fit for ``groups``: what it says wins, what it does not say stays.
+
+    A torch.optim checkpoint says nothing of an activation, so the constructor's stays on. One saved
+    under another placement is refused: its velocities mean something else.
+    """
+    saved_groups = [dict(saved) for saved in state_dict["param_groups"]]
+    state = dict(state_dict["state"])
+    for number, (group, saved) in enumerate(zip(groups, saved_groups, strict=False)):
+        if "gaf_function" not in saved:
+            saved.update({key: group[key] for key in KEYS})
+            if group["gaf_placement"] == "update":
+                _bake_learning_rate(saved, state)
+            continue
+        if saved["gaf_function"] is None and group["gaf_function"] is not None:
+            warnings.warn(
+                f"the checkpoint was saved without an activation: {activation_of(group)} is switched "
+                f"off in parameter group {number}",
+                stacklevel=3,
+            )
+        if saved["gaf_function"] is not None:
+            activation_of(saved)  # an unknown function or bad parameters: say so now
+        here, there = group["gaf_placement"], saved["gaf_placement"]
+        if None not in (here, there) and here != there:
+            raise ValueError(
+                f"the checkpoint was saved with placement={there!r}, this optimizer was made with "
+                f"placement={here!r}, and their velocities mean different things: make the optimizer "
+                f"with placement={there!r} to resume it"
+            )
+    return {**state_dict, "state": state, "param_groups": saved_groups}
+
+
+def _bake_learning_rate(saved: Group, state: dict[Any, Any]) -> None:
+    """Turn torch's momentum buffers into the velocities of "update": v = -lr * buffer."""
+    for index in saved["params"]:
+        entry = dict(state.get(index, {}))
+        buffer = entry.pop(VELOCITY[None], None)
+        if buffer is not None:
+            state[index] = {**entry, VELOCITY["update"]: buffer * -saved["lr"]}

@@ -1,0 +1,192 @@
+"""SGD with a gradient activation function in one of three places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import (
+    Optimizer,
+    ParamsT,
+    _default_to_fused_or_foreach,
+    _use_grad_for_differentiable,
+)
+from torch.optim.sgd import sgd as torch_sgd
+
+from gaf.functions import Activation
+from gaf.kernels import foreach
+from gaf.optim import rules
+from gaf.optim.base import ActivatedOptimizer
+from gaf.optim.settings import VELOCITY, Group, formula_of
+
+
+class SGD(ActivatedOptimizer, torch.optim.SGD):
+    """:class:`torch.optim.SGD` with an activation.
+
+    Args:
+        params, lr, momentum, dampening, weight_decay, nesterov, maximize, foreach, differentiable,
+            fused: as in :class:`torch.optim.SGD`.
+        activation: a function such as ``gaf.Arctan(0.1, 20)``, its name ``"arctan(0.1, 20)"``, or
+            None, which is torch's own step to the bit. A group may carry an ``activation`` of its own.
+        placement: ``"gradient"``, ``"momentum"`` or ``"update"``, see :mod:`gaf.optim.rules`. Unset:
+            ``"momentum"`` with momentum, ``"gradient"`` without.
+
+    Example:
+        >>> import gaf, torch
+        >>> model = torch.nn.Linear(4, 2)
+        >>> opt = gaf.SGD(model.parameters(), lr=0.1, momentum=0.9, activation=gaf.Arctan(0.1, 20))
+        >>> model(torch.ones(3, 4)).sum().backward()
+        >>> opt.step()
+
+    Reference:
+        Liu et al., "Activated Gradients for Deep Neural Networks", Algorithm 1 (``"update"``).
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float | Tensor = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        activation: Activation | str | None = None,
+        placement: str | None = None,
+    ) -> None:
+        self._begin(activation, placement)
+        super().__init__(
+            params,
+            lr,
+            momentum,
+            dampening,
+            weight_decay,
+            nesterov,
+            maximize=maximize,
+            foreach=foreach,
+            differentiable=differentiable,
+            fused=fused,
+        )
+
+    def _placement(self, group: Group, placement: str | None) -> str:
+        if placement is None:
+            return "momentum" if group["momentum"] > 0 else "gradient"
+        if placement == "momentum" and not group["momentum"] > 0:
+            raise ValueError(
+                'placement="momentum" needs a momentum above 0, got '
+                f'momentum={group["momentum"]}; set one, or use placement="gradient"'
+            )
+        return placement
+
+    def _init_group(self, group: Group, params: Any, grads: Any, momentum_buffer_list: Any) -> bool:
+        sparse = super()._init_group(group, params, grads, momentum_buffer_list)
+        if group["gaf_placement"] == "update" and group["momentum"] != 0:
+            key = VELOCITY["update"]
+            momentum_buffer_list[:] = [self.state[p].get(key) for p in params]
+        return sparse
+
+    def _meaning(self, group: Group) -> str:
+        if group["gaf_placement"] == "gradient" and group["weight_decay"] != 0:
+            return "a learning rate times {slope} and a weight decay divided by {slope}"
+        return "a learning rate times {slope}"
+
+    @_use_grad_for_differentiable
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Perform one step.
+
+        Args:
+            closure: evaluates the model again and returns the loss.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._begin_observation()
+        for number, group in enumerate(self.param_groups):
+            params: list[Tensor] = []
+            grads: list[Tensor] = []
+            velocities: list[Tensor | None] = []
+            sparse = self._init_group(group, params, grads, velocities)
+            f = formula_of(group)
+            if f is None:
+                torch_sgd(
+                    params,
+                    grads,
+                    velocities,
+                    has_sparse_grad=sparse,
+                    foreach=group["foreach"],
+                    fused=group["fused"],
+                    grad_scale=getattr(self, "grad_scale", None),
+                    found_inf=getattr(self, "found_inf", None),
+                    **_hyperparameters(group),
+                )
+            else:
+                velocities = velocities or [None] * len(params)
+                if self._observing():
+                    self._observe(number, _inputs(params, grads, velocities, f, group))
+                velocities = _activated_sgd(params, grads, velocities, f, sparse, group)
+            if group["momentum"] != 0:
+                key = VELOCITY[group["gaf_placement"]]
+                for p, velocity in zip(params, velocities, strict=True):
+                    self.state[p][key] = velocity
+        return loss
+
+
+def _hyperparameters(group: Group) -> dict[str, Any]:
+    names = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")
+    return {name: group[name] for name in names}
+
+
+def _inputs(
+    params: list[Tensor],
+    grads: list[Tensor],
+    velocities: list[Tensor | None],
+    f: Callable[[Tensor], Tensor],
+    group: Group,
+) -> Iterator[Tensor]:
+    """What f is going to see, found by running the reference on copies."""
+    hyper = {**_hyperparameters(group), "placement": group["gaf_placement"]}
+    seen: list[Tensor] = []
+
+    def tap(x: Tensor) -> Tensor:
+        seen.append(x)
+        return f(x)
+
+    for p, g, v in zip(params, grads, velocities, strict=True):
+        rules.sgd(p.detach().clone(), g, None if v is None else v.clone(), tap, **hyper)
+        yield seen.pop()
+
+
+def _activated_sgd(
+    params: list[Tensor],
+    grads: list[Tensor],
+    velocities: list[Tensor | None],
+    f: Callable[[Tensor], Tensor],
+    sparse: bool,
+    group: Group,
+) -> list[Tensor | None]:
+    """One group's step by the implementation that it asks for, or that suits it."""
+    hyper = {**_hyperparameters(group), "placement": group["gaf_placement"]}
+    use_foreach = group["foreach"]
+    if use_foreach is None:
+        _, use_foreach = _default_to_fused_or_foreach(params, group["differentiable"])
+    if not use_foreach or sparse or group["differentiable"]:
+        return [
+            rules.sgd(p, g, v, f, **hyper)
+            for p, g, v in zip(params, grads, velocities, strict=True)
+        ]
+    new: list[Tensor | None] = list(velocities)
+    batches = Optimizer._group_tensors_by_device_and_dtype(
+        [params, grads, velocities],  # type: ignore[list-item]
+        with_indices=True,
+    )
+    for (ws, gs, vs), indices in batches.values():
+        for i, v in zip(indices, foreach.sgd(ws, gs, vs, f, **hyper), strict=True):  # type: ignore[arg-type]
+            new[i] = v
+    return new

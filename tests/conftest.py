@@ -1,0 +1,30 @@
+"""What every test shares: one thread, reproducible random examples, the folder with data."""
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+torch.set_num_threads(1)  # the suite runs in two processes; threads would only get in their way
+
+# Torch warns until one decides; in tests the checks are worth their time.
+torch.sparse.check_sparse_tensor_invariants.enable()
+
+# The first call of an operator can take a second, so a deadline would report torch, not us.
+hypothesis.settings.register_profile("local", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder that GAF_DATA names; a test that needs it is skipped where it is not set."""
+    value = os.environ.get("GAF_DATA")
+    if not value:
+        pytest.skip("needs data: set GAF_DATA to the folder with the data subsets")
+    folder = Path(value).resolve()
+    if not folder.is_dir():
+        pytest.fail(f"GAF_DATA names {value}, which is not a folder")
+    return folder

@@ -1,0 +1,91 @@
+"""The rules on single float64 numbers, in plain Python, as the judge of everything else.
+
+Written from the paper and torch's documentation, without looking at ``gaf.optim``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+FUNCTIONS = {
+    "arctan": lambda g, alpha, beta: alpha * math.atan(beta * g),
+    "tanh": lambda g, alpha, beta: alpha * math.tanh(beta * g),
+    "log": lambda g, alpha, beta: math.copysign(alpha * math.log1p(beta * abs(g)), g),
+}
+
+
+@dataclass
+class Sgd:
+    """v, w of one weight."""
+
+    function: str
+    alpha: float
+    beta: float
+    placement: str
+    momentum: float
+    dampening: float
+    weight_decay: float
+    nesterov: bool
+    maximize: bool
+    w: float
+    v: float | None = None
+
+    def f(self, x: float) -> float:
+        return FUNCTIONS[self.function](x, self.alpha, self.beta)
+
+    def step(self, grad: float, lr: float) -> None:
+        grad = -grad if self.maximize else grad
+        mu, tau, decay = self.momentum, self.dampening, self.weight_decay * self.w
+        if self.placement == "gradient":
+            term = self.f(grad) + decay
+            self.carry(term, mu, tau)
+            self.w -= lr * (term + mu * self.v if self.nesterov else self.v)
+        elif self.placement == "momentum":
+            term = grad + decay
+            self.carry(term, mu, tau)
+            self.w -= lr * self.f(term + mu * self.v if self.nesterov else self.v)
+        else:
+            term = -lr * (grad + decay)
+            self.carry(term, mu, tau)
+            self.w += self.f(mu * self.v + term if self.nesterov else self.v)
+
+    def carry(self, term: float, mu: float, tau: float) -> None:
+        if self.v is None or mu == 0:
+            self.v = term
+        else:
+            self.v = mu * self.v + (1 - tau) * term
+
+
+@dataclass
+class Adam:
+    """Adam (or AdamW, when decoupled) of one weight, on f(gradient)."""
+
+    function: str
+    alpha: float
+    beta: float
+    betas: tuple[float, float]
+    eps: float
+    weight_decay: float
+    decoupled: bool
+    amsgrad: bool
+    maximize: bool
+    w: float
+    m: float = 0.0
+    v: float = 0.0
+    v_max: float = 0.0
+    t: int = field(default=0)
+
+    def step(self, grad: float, lr: float) -> None:
+        self.t += 1
+        g = FUNCTIONS[self.function](-grad if self.maximize else grad, self.alpha, self.beta)
+        if self.decoupled:
+            self.w -= lr * self.weight_decay * self.w
+        else:
+            g += self.weight_decay * self.w
+        b1, b2 = self.betas
+        self.m = b1 * self.m + (1 - b1) * g
+        self.v = b2 * self.v + (1 - b2) * g * g
+        self.v_max = max(self.v_max, self.v)
+        v_hat = (self.v_max if self.amsgrad else self.v) / (1 - b2**self.t)
+        self.w -= lr * (self.m / (1 - b1**self.t)) / (math.sqrt(v_hat) + self.eps)

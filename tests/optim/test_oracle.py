@@ -1,0 +1,199 @@
+"""Our optimizers against the float64 scalar oracle, over random hyperparameters."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import gaf
+from gaf.optim import rules
+from tests.optim import oracle
+
+# Observed over 5000 draws: 2e-15 relative to the largest weight on the way.
+TOLERANCE = 1e-13
+STEPS = 4
+
+number = functools.partial(st.floats, allow_nan=False, allow_infinity=False)
+gradients = st.lists(number(-1e3, 1e3), min_size=STEPS, max_size=STEPS)
+learning_rates = st.lists(number(1e-4, 1.0), min_size=STEPS, max_size=STEPS)
+factors = st.tuples(number(1e-3, 1e3), number(1e-3, 1e3))
+
+
+@st.composite
+def sgd_cases(draw):
+    momentum = draw(st.sampled_from([0.0, 0.5, 0.9]))
+    nesterov = momentum > 0 and draw(st.booleans())
+    alpha, beta = draw(factors)
+    return {
+        "function": draw(st.sampled_from(sorted(oracle.FUNCTIONS))),
+        "alpha": alpha,
+        "beta": beta,
+        "placement": draw(
+            st.sampled_from([p for p in gaf.PLACEMENTS if momentum or p != "momentum"])
+        ),
+        "momentum": momentum,
+        "dampening": 0.0 if nesterov else draw(st.sampled_from([0.0, 0.3])),
+        "weight_decay": draw(st.sampled_from([0.0, 0.1])),
+        "nesterov": nesterov,
+        "maximize": draw(st.booleans()),
+        "w": draw(number(-10, 10)),
+    }
+
+
+def check_sgd(case: dict, grads: list[float], lrs: list[float], foreach: bool) -> None:
+    """Weight and velocity after each step, under a changing learning rate."""
+    judge = oracle.Sgd(**case)
+    w = torch.tensor([case["w"]], dtype=torch.float64)
+    f = gaf.parse(f"{case['function']}({case['alpha']!r}, {case['beta']!r})")
+    names = ("momentum", "dampening", "weight_decay", "nesterov", "maximize", "placement")
+    hyper = {name: case[name] for name in names}
+    opt = gaf.SGD([w], lr=1.0, activation=f, foreach=foreach, **hyper)
+    largest = abs(case["w"])
+    for grad, lr in zip(grads, lrs, strict=True):
+        w.grad = torch.tensor([grad], dtype=torch.float64)
+        opt.param_groups[0]["lr"] = lr
+        opt.step()
+        judge.step(grad, lr)
+        largest = max(largest, abs(judge.w))
+        assert w.item() == pytest.approx(judge.w, rel=TOLERANCE, abs=TOLERANCE * largest)
+        if case["momentum"]:
+            key = "gaf_velocity" if case["placement"] == "update" else "momentum_buffer"
+            velocity = opt.state[w][key].item()
+            assert velocity == pytest.approx(judge.v, rel=TOLERANCE, abs=TOLERANCE * abs(grad))
+            assert set(opt.state[w]) == {key}
+
+
+@settings(max_examples=300)
+@given(sgd_cases(), gradients, learning_rates, st.booleans())
+def test_sgd(case, grads, lrs, foreach):
+    check_sgd(case, grads, lrs, foreach)
+
+
+def plain_case(**changes) -> dict:
+    return {
+        "function": "arctan",
+        "alpha": 0.1,
+        "beta": 20.0,
+        "placement": "momentum",
+        "momentum": 0.9,
+        "dampening": 0.0,
+        "weight_decay": 0.1,
+        "nesterov": False,
+        "maximize": False,
+        "w": 1.5,
+    } | changes
+
+
+@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
+@pytest.mark.parametrize("wrong", list(gaf.PLACEMENTS))
+def test_a_wrong_placement_is_caught(monkeypatch, placement, wrong):
+    """The rule of another placement, put in the place of the right one, fails the check above."""
+    right = rules.sgd
+    monkeypatch.setattr(rules, "sgd", lambda *args, **kw: right(*args, **kw | {"placement": wrong}))
+    case, grads, lrs = (
+        plain_case(placement=placement),
+        [0.3, -0.2, 1.0, 0.05],
+        [0.1, 0.2, 0.1, 0.05],
+    )
+    if wrong == placement:
+        check_sgd(case, grads, lrs, foreach=False)
+    else:
+        with pytest.raises(AssertionError):
+            check_sgd(case, grads, lrs, foreach=False)
+
+
+def decay_before_f(w, g, v, f, *, weight_decay, **kw):
+    return rules_sgd(w, g.add(w, alpha=weight_decay), v, f, weight_decay=0.0, **kw)
+
+
+def velocity_after_f(w, g, v, f, **kw):
+    v = rules_sgd(w, g, v, f, **kw)
+    return None if v is None else v.copy_(f(v))
+
+
+def dampened_first_step(w, g, v, f, **kw):
+    return rules_sgd(w, g, torch.zeros_like(w) if v is None else v, f, **kw)
+
+
+rules_sgd = rules.sgd
+
+
+@pytest.mark.parametrize(
+    ("wrong", "case"),
+    [
+        (decay_before_f, plain_case(placement="gradient")),
+        (velocity_after_f, plain_case(placement="momentum")),
+        (velocity_after_f, plain_case(placement="update")),
+        (dampened_first_step, plain_case(placement="gradient", dampening=0.3)),
+    ],
+)
+def test_a_wrong_rule_is_caught(monkeypatch, wrong, case):
+    grads, lrs = [0.3, -0.2, 1.0, 0.05], [0.1, 0.2, 0.1, 0.05]
+    check_sgd(case, grads, lrs, foreach=False)
+    monkeypatch.setattr(rules, "sgd", wrong)
+    with pytest.raises(AssertionError):
+        check_sgd(case, grads, lrs, foreach=False)
+
+
+@st.composite
+def adam_cases(draw):
+    alpha, beta = draw(factors)
+    return {
+        "function": draw(st.sampled_from(sorted(oracle.FUNCTIONS))),
+        "alpha": alpha,
+        "beta": beta,
+        "betas": draw(st.sampled_from([(0.9, 0.999), (0.5, 0.9)])),
+        "eps": draw(st.sampled_from([1e-8, 1e-3])),
+        "weight_decay": draw(st.sampled_from([0.0, 0.1])),
+        "decoupled": draw(st.booleans()),
+        "amsgrad": draw(st.booleans()),
+        "maximize": draw(st.booleans()),
+        "w": draw(number(-10, 10)),
+    }
+
+
+ADAM = {
+    "function": "log",
+    "alpha": 0.1,
+    "beta": 20.0,
+    "betas": (0.9, 0.999),
+    "eps": 1e-8,
+    "weight_decay": 0.1,
+    "decoupled": False,
+    "amsgrad": True,
+    "maximize": True,
+    "w": 1.0,
+}
+
+
+@settings(max_examples=200)
+@given(adam_cases(), gradients, learning_rates, st.booleans(), st.booleans())
+@example(ADAM, [1.0, 0.0, -1.0, 1e-3], [0.1, 0.2, 0.1, 0.3], True, True)
+def test_adam(case, grads, lrs, foreach, named_adamw):
+    judge = oracle.Adam(**case)
+    w = torch.tensor([case["w"]], dtype=torch.float64)
+    f = gaf.parse(f"{case['function']}({case['alpha']!r}, {case['beta']!r})")
+    hyper = {name: case[name] for name in ("betas", "eps", "weight_decay", "amsgrad", "maximize")}
+    if case["decoupled"] and named_adamw:
+        opt = gaf.AdamW([w], lr=1.0, activation=f, foreach=foreach, **hyper)
+    else:
+        hyper["decoupled_weight_decay"] = case["decoupled"]
+        opt = gaf.Adam([w], lr=1.0, activation=f, foreach=foreach, **hyper)
+    for grad, lr in zip(grads, lrs, strict=True):
+        w.grad = torch.tensor([grad], dtype=torch.float64)
+        opt.param_groups[0]["lr"] = lr
+        opt.step()
+        judge.step(grad, lr)
+        # The step is a ratio: where m and v nearly cancel it carries their relative error.
+        assert w.item() == pytest.approx(judge.w, rel=1e-11, abs=1e-11)
+        state = opt.state[w]
+        assert state["exp_avg"].item() == pytest.approx(judge.m, rel=1e-11, abs=1e-12)
+        assert state["exp_avg_sq"].item() == pytest.approx(judge.v, rel=1e-11, abs=1e-300)
+        if case["amsgrad"]:
+            assert state["max_exp_avg_sq"].item() == pytest.approx(
+                judge.v_max, rel=1e-11, abs=1e-300
+            )

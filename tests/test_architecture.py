@@ -1,0 +1,166 @@
+"""The house stands: folders import only what stands left of them, and `import gaf` stays light."""
+
+from __future__ import annotations
+
+import ast
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parent.parent / "src"
+
+HOUSE = (
+    *("functions", "kernels", "optim", "theory"),
+    *("landscape", "experiments", "tuning", "reports"),
+)
+DOORS = ("cli", "integrations")  # they may import the whole house; nobody imports them
+LIGHT = ("functions", "kernels", "optim")  # the light folders need torch alone
+LIGHT_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "gaf"}
+# `gaf` itself re-exports the light folders, so those would import themselves through it.
+ROOT_IS_LEFT_OF = (*HOUSE[HOUSE.index("optim") + 1 :], *DOORS)
+
+HEAVY = {
+    *("matplotlib", "plotly", "pandas", "scipy", "sklearn", "sympy", "tensorboard"),
+    *("lightning", "lightning_fabric", "pytorch_lightning", "jax", "keras", "typer", "rich"),
+}
+IMPORT_SECONDS = 0.2
+
+FILES = sorted((SRC / "gaf").rglob("*.py"))
+
+
+def imported_names(node: ast.AST, module: str, is_package: bool) -> list[str]:
+    """The full dotted names an import statement may bind: `from ..a import b` gives `gaf.a.b`."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = node.module or ""
+    if node.level:
+        here = module.split(".")
+        up = node.level - is_package  # one dot means the package the module is in
+        base = ".".join(here[: len(here) - up] + ([base] if base else []))
+    return [f"{base}.{alias.name}" for alias in node.names]
+
+
+def run_on_import(tree: ast.AST) -> Iterator[ast.AST]:
+    """Statements that run when the module is imported: not in functions or under TYPE_CHECKING."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for other in child.orelse:
+                yield other
+                yield from run_on_import(other)
+            continue
+        yield child
+        yield from run_on_import(child)
+
+
+def complaints(source: str, path: str) -> list[str]:
+    """What the imports of a module at `path` (relative to src/) do against the design."""
+    parts = list(Path(path).with_suffix("").parts)
+    is_package = parts[-1] == "__init__"
+    module = ".".join(parts[:-1] if is_package else parts)
+    if len(parts) < 3:
+        return []  # gaf/__init__.py re-exports what it likes; its weight is measured below
+    folder = parts[1]
+    if folder not in HOUSE + DOORS:
+        return [f"{path}: {folder} is not a folder of the design"]
+
+    left = HOUSE[: HOUSE.index(folder)] if folder in HOUSE else HOUSE
+    tree = ast.parse(source)
+    found = []
+    for node in ast.walk(tree):
+        for name in imported_names(node, module, is_package):
+            top, _, rest = name.partition(".")
+            target = rest.split(".")[0]
+            if top != "gaf" or target == folder or target in left:
+                continue
+            if target in HOUSE + DOORS:
+                found.append(f"{path}:{node.lineno}: {folder} must not import gaf.{target}")
+            elif folder not in ROOT_IS_LEFT_OF:
+                found.append(f"{path}:{node.lineno}: {folder} must not import from gaf itself")
+    if folder in LIGHT:
+        for node in run_on_import(tree):
+            for name in imported_names(node, module, is_package):
+                if name.split(".")[0] not in LIGHT_MAY_IMPORT:
+                    found.append(f"{path}:{node.lineno}: {folder} needs torch alone, not {name}")
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(SRC).as_posix())
+def test_imports_point_left(file):
+    assert complaints(file.read_text("utf-8"), file.relative_to(SRC).as_posix()) == []
+
+
+def test_there_is_code_to_check():
+    assert {"functions", "optim"} <= {file.relative_to(SRC).parts[1] for file in FILES}
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("gaf/functions/a.py", "import gaf.optim"),
+        ("gaf/functions/a.py", "from gaf.optim.sgd import SGD"),
+        ("gaf/functions/a.py", "from gaf import optim"),
+        ("gaf/functions/a.py", "from ..optim import SGD"),
+        ("gaf/functions/a.py", "from .. import kernels"),
+        ("gaf/functions/deep/a.py", "from ...optim import SGD"),
+        ("gaf/functions/__init__.py", "from ..theory import check"),
+        ("gaf/functions/a.py", "def f():\n    from gaf.reports import page"),
+        ("gaf/optim/a.py", "import gaf"),
+        ("gaf/optim/a.py", "from .. import Arctan"),
+        ("gaf/experiments/a.py", "from gaf.tuning import probe"),
+        ("gaf/reports/a.py", "from gaf.cli import main"),
+        ("gaf/cli/a.py", "from gaf.integrations import lightning"),
+        ("gaf/optim/a.py", "import numpy as np"),
+        ("gaf/kernels/a.py", "try:\n    import triton\nexcept ImportError:\n    pass"),
+        ("gaf/utils/a.py", ""),
+    ],
+)
+def test_a_wrong_import_is_reported(path, source):
+    assert len(complaints(source, path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("gaf/__init__.py", "from gaf.optim import SGD\nfrom gaf.functions import Arctan"),
+        ("gaf/optim/a.py", "import math\nimport torch\nfrom torch import Tensor"),
+        ("gaf/optim/a.py", "from gaf.functions import Arctan\nfrom . import b\nfrom .b import c"),
+        ("gaf/optim/__init__.py", "from .a import SGD\nfrom ..functions.log import Log"),
+        ("gaf/optim/a.py", "from ..kernels import foreach\nfrom .. import functions"),
+        ("gaf/functions/a.py", "def f():\n    import sympy"),
+        ("gaf/functions/a.py", "if TYPE_CHECKING:\n    import sympy"),
+        ("gaf/theory/a.py", "import gaf\nimport sympy\nfrom gaf import Arctan"),
+        ("gaf/cli/a.py", "import typer\nfrom gaf.reports import page\nfrom gaf.optim import SGD"),
+        ("gaf/integrations/a.py", "import lightning\nimport gaf"),
+    ],
+)
+def test_a_right_import_is_not_reported(path, source):
+    assert complaints(source, path) == []
+
+
+def import_gaf_in_a_new_process() -> dict:
+    code = (
+        "import json, sys, time, torch\n"
+        "before, start = set(sys.modules), time.process_time()\n"
+        "import gaf\n"
+        "seconds = time.process_time() - start\n"
+        "print(json.dumps({'seconds': seconds, 'added': sorted(set(sys.modules) - before)}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_import_gaf_is_light_and_quick():
+    runs = [import_gaf_in_a_new_process() for _ in range(3)]
+    added = {name.split(".")[0] for run in runs for name in run["added"]}
+    assert "gaf" in added
+    assert not added & HEAVY
+    assert statistics.median(run["seconds"] for run in runs) <= IMPORT_SECONDS
