@@ -22,7 +22,7 @@ def test_example_runs(script, tmp_path):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, f"{script.name} failed:\n{done.stdout}\n{done.stderr}"

@@ -5,7 +5,7 @@ One line in any training: pass ``activation=`` to :class:`gaf.SGD`, :class:`gaf.
 you would call ``clip_grad_norm_``.
 """
 
-from gaf.functions import Activation, Arctan, Log, Tanh, names, parse, register
+from gaf.functions import Activation, Arctan, Log, Tanh, names, parse, register, verify
 from gaf.optim import (
     PLACEMENTS,
     SGD,
@@ -45,4 +45,5 @@ __all__ = [
     "names",
     "parse",
     "register",
+    "verify",
 ]

@@ -5,6 +5,7 @@ from gaf.functions.base import Activation, AlphaBeta
 from gaf.functions.log import Log
 from gaf.functions.registry import as_activation, function_type, names, parse, register
 from gaf.functions.tanh import Tanh
+from gaf.functions.verify import verify
 
 __all__ = [
     "Activation",
@@ -17,4 +18,5 @@ __all__ = [
     "names",
     "parse",
     "register",
+    "verify",
 ]

@@ -23,7 +23,7 @@ class Arctan(AlphaBeta):
         >>> f
         Arctan(alpha=0.1, beta=20.0)
         >>> f(0.001), f(1e6)  # a small gradient doubles, a huge one is restrained
-        (0.0019997334..., 0.1570796276...)
+        (0.00199973339..., 0.1570796276...)
         >>> f.slope, f.bound, f.crossover
         (2.0, 0.15707963267948966, 0.116556118520721...)
 

@@ -78,6 +78,8 @@ class Activation:
 
     def derivative(self, g: T) -> T:
         """f'(g)."""
+        if isinstance(g, Tensor) and g.layout == torch.sparse_coo:
+            raise TypeError(f"{self.name}: f'(0) is not 0, so f' of a sparse tensor is not sparse")
         return self._apply(type(self).formula_derivative or derivative_by_autograd(self), g)
 
     def integral(self, g: T) -> T:

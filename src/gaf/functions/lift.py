@@ -21,7 +21,10 @@ def elementwise(formula: Callable[[Tensor], Tensor], g: Tensor) -> Tensor:
     if g.layout == torch.sparse_coo:
         g = g.coalesce()
         values = elementwise(formula, g.values())
-        return torch.sparse_coo_tensor(g.indices(), values, g.shape, is_coalesced=True)
+        # The indices are g's own; with check_invariants unset, torch would warn about them.
+        return torch.sparse_coo_tensor(
+            g.indices(), values, g.shape, is_coalesced=True, check_invariants=False
+        )
     if g.layout != torch.strided:
         raise TypeError(f"activate dense or sparse COO tensors; got layout {g.layout}")
     if g.is_complex():

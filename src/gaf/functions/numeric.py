@@ -18,7 +18,7 @@ from gaf.functions.definition import Finding
 
 EPS = 2.0**-52
 PER_DECADE = 32
-REACH = 1e140  # how far from f's own scale to look; squares of such numbers are still finite
+REACH = 1e30  # how far from f's own scale to look; powers of such numbers are still finite
 
 
 @dataclass(frozen=True)
@@ -63,25 +63,26 @@ def sample(function: Callable[[Tensor], Tensor]) -> Samples:
     at_scale = torch.tensor([scale, -scale], dtype=torch.float64)
     size = f(at_scale).abs().max().item()
     size = size if math.isfinite(size) else 1.0
-    g = _decades(
-        max(min(scale, 1.0) / REACH, 1e-307), min(max(scale, 1.0, size), 1e307 / REACH) * REACH
-    )
+    low, high = min(scale, 1.0), max(scale, 1.0, size)
+    g = _decades(max(low / REACH, 1e-307), min(high, 1e307 / REACH) * REACH)
     return Samples(f, g, f(g), f(-g), zero, scale, size)
 
 
 def _own_scale(f: Callable[[Tensor], Tensor], zero: float) -> float:
-    """The last g, to a power of ten, whose chord is at least half as steep as the steepest."""
+    """Where the chord from 0 to f(g) is halfway between its steepest and its last, to a power of ten."""
     wide = _decades(1e-300, 1e300)
-    chord = ((f(wide) - (zero if math.isfinite(zero) else 0.0)) / wide).abs()
-    finite = chord.isfinite().cumprod(0).bool()  # up to where f overflows
+    chord = (f(wide) - (zero if math.isfinite(zero) else 0.0)) / wide
+    finite = chord.isfinite().cumprod(0).bool()
     wide, chord = wide[finite], chord[finite]
     # The median over two decades: where f is all rounding, some chords are three times too steep.
     window = 2 * PER_DECADE + 1
     if len(chord) < 2 * window:
         return 1.0
     chord = chord.unfold(0, window, 1).median(dim=1).values
-    last = int((chord >= chord.max() / 2).nonzero().max())
-    if not window < last < len(chord) - 1:
+    chord = -chord if -chord.min() > chord.max() else chord
+    high, low = chord.max(), chord[int(chord.argmax()) :].min()
+    last = int((chord >= (high + low) / 2).nonzero().max())
+    if high - low <= 1e-9 * high or not window < last < len(chord) - 1:
         return 1.0  # f bends at no scale, like 2 g, or at all, like the sign of g or g^3
     return 10.0 ** round(math.log10(wide[last + PER_DECADE].item()))
 
@@ -106,6 +107,7 @@ def undefined(s: Samples) -> Finding | None:
 
 
 def increasing(s: Samples) -> Finding:
+    """Compare neighbours on the grid; what rounding can do is no fall."""
     zero = torch.tensor([s.zero], dtype=torch.float64)
     g = torch.cat((-s.g.flip(0), zero * 0, s.g))
     values = torch.cat((s.left.flip(0), zero, s.right))
@@ -119,7 +121,8 @@ def increasing(s: Samples) -> Finding:
 
 
 def odd(s: Samples) -> Finding:
-    if abs(s.zero) > s.rounding(torch.zeros(())):
+    """Compare f(-g) with -f(g), and f(0) with 0."""
+    if abs(s.zero) > s.rounding():
         return Finding(False, f"f(0) = {s.zero:.4g}", 0.0)
     differs = (s.right != -s.left) & ~((s.right + s.left).abs() <= s.rounding(s.right, s.left))
     if not differs.any():
@@ -132,22 +135,27 @@ def odd(s: Samples) -> Finding:
 
 
 def restraining(s: Samples) -> Finding:
-    excess = s.right - s.g
-    above = excess > 16 * EPS * s.g
+    """Find the last g with f(g) > g; the next one is an eps."""
+    g = _decades(s.g[0].item(), 1e307)
+    value = s.f(g)
+    end = int(value.isfinite().nonzero().max()) + 1 if value.isfinite().any() else 1
+    g, value = g[:end], value[:end]  # up to where f overflows
+    above = value - g > 16 * EPS * g
     if not above.any():
-        return Finding(True, f"eps = 0, up to g = {s.g[-1]:.1g}")
+        return Finding(True, f"eps = 0, up to g = {g[-1]:.1g}")
     last = int(above.nonzero().max())
-    eps = s.g[min(last + 1, len(s.g) - 1)].item()
+    eps = g[min(last + 1, len(g) - 1)].item()
     # where f(g) comes back to g only when g is so large that rounding hides the rest, it never does
-    hidden = excess[-1].abs() <= 16 * EPS * s.g[-1] and eps > 1e8 * max(s.scale, s.size, 1.0)
-    if above[-1] or hidden:
-        g = s.nearest(above, s.g)
-        value = s.right[s.g == g].item()
-        return Finding(False, f"f({g:.4g}) = {value:.4g}, and f(g) > g as far as {s.g[last]:.1g}", g)
-    return Finding(True, f"eps = {eps:.4g}, up to g = {s.g[-1]:.1g}")
+    hidden = (value[-1] - g[-1]).abs() <= 16 * EPS * g[-1]
+    if above[-1] or (hidden and eps > 1e8 * max(s.scale, s.size, 1.0)):
+        at = s.nearest(above, g)
+        shown = f"f({at:.4g}) = {value[g == at].item():.4g}, and f(g) > g as far as {g[last]:.1g}"
+        return Finding(False, shown, at)
+    return Finding(True, f"eps = {eps:.4g}, up to g = {g[-1]:.1g}")
 
 
 def concave(s: Samples) -> Finding:
+    """Look at the sign of second differences, wherever they stand out of the rounding."""
     width = s.g[1:] - s.g[:-1]
     middle = s.g[1:-1]
     checked = []
@@ -163,7 +171,7 @@ def concave(s: Samples) -> Finding:
                 False, f"f'' = {curvature[middle == abs(g)].item():.4g} there, of the sign of g", g
             )
         if not seen.any():
-            return Finding(False, "f'' = 0: f is a straight line", side * s.scale)
+            return Finding(False, "f'' = 0 to rounding: f is a straight line", side * s.scale)
         flat = _flat_stretch(strength, seen)
         if flat is not None:
             return Finding(
@@ -171,9 +179,7 @@ def concave(s: Samples) -> Finding:
             )
         checked += [middle[seen][0].item(), middle[seen][-1].item()]
     low, high = max(checked[0::2]), min(checked[1::2])
-    return Finding(
-        True, f"for {low:.1g} <= |g| <= {high:.1g}; f'' is below rounding outside"
-    )
+    return Finding(True, f"for {low:.1g} <= |g| <= {high:.1g}; f'' is below rounding outside")
 
 
 def _flat_stretch(strength: Tensor, seen: Tensor) -> int | None:

@@ -51,7 +51,11 @@ def register(cls: A) -> A:
     if known and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ValueError(f"a function named {name!r} exists already ({known.__module__})")
     cls.name = name
-    _REGISTRY[name] = cls = dataclass(frozen=True, repr=False)(cls)
+    cls = dataclass(frozen=True, repr=False)(cls)
+    for field in fields(cls):
+        if hasattr(Activation, field.name):
+            raise TypeError(f"{cls.__name__}: a parameter cannot be called {field.name!r}")
+    _REGISTRY[name] = cls
     return cls
 
 

@@ -41,17 +41,19 @@ def _at_zero(s: Samples) -> Finding | None:
 
     h = s.g[s.g <= s.scale]
     size = third_difference(h)
-    usable = (size > 1e-11 * s.size) & (size < 1e-8 * s.size)
+    usable = (size > 1e-12 * s.size) & (size < 1e-9 * s.size)
     if not usable.any():
-        if size[0] <= 1e-8 * s.size:
+        if size[0] <= 1e-9 * s.size:
             return None  # straight to rounding
         usable = h < 10 * h[0]
     h = h[usable]
     power = (third_difference(2 * h) / size[usable]).log2().median().item()
     if power > 2.2:
         return None
-    step = h[len(h) // 2].item()
-    return _report(s, 0.0, 0.0, power, step, step)
+    if math.isnan(power):
+        return Finding(False, "f is infinite around 0", 0.0)
+    least, step = s.g[0].item(), h[len(h) // 2].item()
+    return _report(s, -least, least, power, (0.0, step, step))
 
 
 def _elsewhere(s: Samples) -> Finding:
@@ -61,9 +63,9 @@ def _elsewhere(s: Samples) -> Finding:
     high = torch.cat((1.5 * starts, -starts))
     searched = f"searched for kinks in {starts.min():.1g} <= |g| <= {1.5 * starts.max():.1g}"
     low, high, size, _ = _zoom(s, low, high)
-    power = torch.full_like(low, 3.0)
-    suspect = torch.zeros_like(low)  # for how many zooms third differences have shrunk too slowly
-    rough = []
+    # for how many zooms third differences have shrunk too slowly, and by which power on average
+    suspect, power = torch.zeros_like(low), torch.zeros_like(low)
+    rough: list[tuple[float, float, float]] = []
     for level in range(16):
         low_now, high_now, size_now, rounding = _zoom(s, low, high)
         wide = high_now - low_now > 2**10 * EPS * high.abs()
@@ -71,18 +73,19 @@ def _elsewhere(s: Samples) -> Finding:
         ended = ~measured & (suspect >= 2)
         rough += zip(low[ended].tolist(), high[ended].tolist(), power[ended].tolist(), strict=True)
         power_now = (size / size_now).log2() / 3
-        suspect = torch.where(power_now < SMOOTH, suspect + 1, 0)
+        slow = power_now < SMOOTH
+        power = torch.where(slow, (power * suspect + power_now) / (suspect + 1), 0)
+        suspect = torch.where(slow, suspect + 1, 0)
         keep = measured & ((suspect > 0) | (level < 2))
         low, high, size = low_now[keep], high_now[keep], size_now[keep]
-        suspect, power = suspect[keep], power_now[keep]
+        suspect, power = suspect[keep], power[keep]
         if not len(low):
             break
     rough += zip(low.tolist(), high.tolist(), power.tolist(), strict=True)
     if not rough:
         return Finding(True, searched)
     low_at, high_at, power_at = min(rough, key=lambda found: abs(found[0]))
-    near = abs(low_at)
-    return _report(s, low_at, high_at, power_at, 1e-6 * near, 1e-3 * near)
+    return _report(s, low_at, high_at, power_at, (0.0, 1e-6 * abs(low_at), 1e-3 * abs(low_at)))
 
 
 def _zoom(s: Samples, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -97,22 +100,21 @@ def _zoom(s: Samples, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor
     return points.gather(1, at)[:, 0], points.gather(1, at + 3)[:, 0], size, rounding
 
 
-def _report(
-    s: Samples, low: float, high: float, power: float, small: float, large: float
-) -> Finding:
-    """Say what jumps between low and high, from values a small or large step to either side."""
-    order = max(0, math.ceil(power - 0.25))
+def _report(s: Samples, low: float, high: float, power: float, steps: tuple[float, ...]) -> Finding:
+    """Say what jumps between low and high: f, f' or f'', by differences over steps[order]."""
+    order = min(max(math.ceil(power - 0.25), 0), 2)
     which = "f" + "'" * order
     where = (low + high) / 2
-    if power < order - 0.25:
+    if where == 0 and power < order - 0.25:
         return Finding(False, f"{which} grows without bound", where)
-    step = large if order == 2 else small
-    if low == high and order == 0:
-        before, after = s.f(torch.tensor([low - step, high + step], dtype=torch.float64)).tolist()
-    else:
-        steps = torch.arange(3, dtype=torch.float64) * step
-        left, right = s.f(torch.stack((low - steps, high + steps)))
-        before = (left[0], (left[0] - left[1]) / step, left.diff(n=2)[0] / step / step)[order].item()
-        after = (right[0], (right[1] - right[0]) / step, right.diff(n=2)[0] / step / step)[order].item()
+    before, after = (
+        _derivative(s, at, k * steps[order], order) for at, k in ((low, -1), (high, 1))
+    )
     digits = 4 if order == 2 else 7  # a second difference has no more
     return Finding(False, f"{which} jumps from {before:+.{digits}g} to {after:+.{digits}g}", where)
+
+
+def _derivative(s: Samples, at: float, step: float, order: int) -> float:
+    """The derivative of that order at ``at`` from three points, on the side to which step points."""
+    a, b, c = s.f(at + step * torch.arange(3, dtype=torch.float64)).tolist()
+    return a if order == 0 else (b - a) / step if order == 1 else (c - 2 * b + a) / step / step

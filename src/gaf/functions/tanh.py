@@ -23,7 +23,7 @@ class Tanh(AlphaBeta):
         >>> f(0.001), f(1e6)
         (0.0019997333..., 0.1)
         >>> f.slope, f.bound, f.crossover
-        (2.0, 0.1, 0.0957504024079...)
+        (2.0, 0.1, 0.0957504024077...)
 
     Reference:
         Liu et al., "Activated Gradients for Deep Neural Networks", Section III-A.

@@ -8,7 +8,7 @@ hook is made part of the optimizer's pickled state, since torch drops hooks on c
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
@@ -50,13 +50,16 @@ def activate(optimizer: O, activation: Activation | str) -> O:
     if f is None:
         raise TypeError("activate needs an activation such as gaf.Arctan(0.1, 20), got None")
     _check(optimizer)
-    for group in optimizer.param_groups:
-        settings.store(group, as_activation(group.pop("activation", f)), "gradient")
+    own = [as_activation(group.get("activation", f)) for group in optimizer.param_groups]
+    for group, own_f in zip(optimizer.param_groups, own, strict=True):
+        group.pop("activation", None)
+        settings.store(group, own_f, "gradient")
     settings.store(optimizer.defaults, f, "gradient")  # for groups added later
     optimizer._optimizer_step_pre_hooks[_HOOK] = _before_step  # type: ignore[index]
     optimizer._optimizer_step_post_hooks[_HOOK] = _after_step  # type: ignore[index]
     optimizer._optimizer_load_state_dict_pre_hooks[_HOOK] = _before_load  # type: ignore[index]
-    optimizer.__getstate__ = functools.partial(_getstate, optimizer)  # type: ignore[method-assign]
+    for name, method in _METHODS.items():
+        setattr(optimizer, name, functools.partial(method, optimizer))
     return optimizer
 
 
@@ -68,7 +71,8 @@ def deactivate(optimizer: O) -> O:
         hooks.pop(_HOOK, None)
     for group in (*optimizer.param_groups, optimizer.defaults):
         settings.remove(group)
-    del optimizer.__getstate__
+    for name in _METHODS:
+        delattr(optimizer, name)
     optimizer.__dict__.pop("gaf_monitor", None)
     return optimizer
 
@@ -88,7 +92,16 @@ def _check(optimizer: torch.optim.Optimizer) -> None:
         )
     if is_activated(optimizer):
         raise ValueError("the optimizer is activated already; call gaf.deactivate first")
-    if any(group.get("line_search_fn") for group in optimizer.param_groups):
+    if any(group.get("differentiable") for group in (optimizer.defaults, *optimizer.param_groups)):
+        raise ValueError(
+            "activate overwrites p.grad, which autograd cannot follow through a step: leave "
+            "differentiable=False, or use gaf.SGD or gaf.Adam with differentiable=True"
+        )
+    _refuse_line_search(optimizer.param_groups)
+
+
+def _refuse_line_search(groups: Iterable[settings.Group]) -> None:
+    if any(group.get("line_search_fn") for group in groups):
         raise ValueError(
             "LBFGS with a line search compares losses with slopes, and activated gradients are not "
             "the slopes of that loss: use line_search_fn=None"
@@ -117,8 +130,20 @@ def _getstate(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     return {
         **type(optimizer).__getstate__(optimizer),
         **kept,
-        "__getstate__": optimizer.__getstate__,
+        **{name: vars(optimizer)[name] for name in _METHODS},
     }
+
+
+def _add_param_group(optimizer: torch.optim.Optimizer, param_group: settings.Group) -> None:
+    """torch's own, for a group that may carry an ``activation``."""
+    if isinstance(param_group, dict) and "activation" in param_group:
+        settings.store(param_group, as_activation(param_group["activation"]), "gradient")
+        del param_group["activation"]
+    type(optimizer).add_param_group(optimizer, param_group)
+
+
+# Replaced on the instance, since only it is activated and not its class.
+_METHODS = {"__getstate__": _getstate, "add_param_group": _add_param_group}
 
 
 def _before_step(
@@ -157,8 +182,12 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
     # GradScaler hands a fused optimizer scaled gradients, the scale, and whether it found an inf.
     scale = getattr(optimizer, "grad_scale", None)
     found_inf = getattr(optimizer, "found_inf", None)
-    if scale is not None:
-        optimizer.grad_scale, optimizer._gaf_grad_scale = None, scale  # type: ignore[attr-defined]
+    if scale is not None:  # 1 and not None: were the step to raise, GradScaler would multiply by it
+        optimizer._gaf_grad_scale = scale  # type: ignore[attr-defined]
+        optimizer.grad_scale = torch.ones_like(scale)  # type: ignore[attr-defined]
+    if found_inf is not None:
+        every = (p for group in optimizer.param_groups for p in group["params"])
+        optimizer._gaf_new = [p for p in every if p not in optimizer.state]  # type: ignore[attr-defined]
     monitor = getattr(optimizer, "gaf_monitor", None)
     if monitor is not None:
         monitor.begin_step()
@@ -178,7 +207,9 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _unscaled(g: Tensor, scale: Tensor) -> Tensor:
-    return g * scale.double().reciprocal().float().to(g.device)  # as GradScaler.unscale_ does
+    """What GradScaler.unscale_ does, in float32 for half precision: f(g) is rounded to it, not g."""
+    wide = g.to(torch.promote_types(g.dtype, torch.float32))
+    return wide * scale.double().reciprocal().float().to(g.device)
 
 
 def _after_step(
@@ -186,7 +217,14 @@ def _after_step(
 ) -> None:
     if "_gaf_grad_scale" in optimizer.__dict__:
         optimizer.grad_scale = optimizer.__dict__.pop("_gaf_grad_scale")  # type: ignore[attr-defined]
+    new = [p for p in optimizer.__dict__.pop("_gaf_new", ()) if p in optimizer.state]
+    # A fused step that is skipped leaves the state it has made unwritten (torch's SGD: whatever was in
+    # memory). It is read from the device only on the step that makes the state.
+    if new and optimizer.found_inf.item() > 0:  # type: ignore[attr-defined]
+        for p in new:
+            del optimizer.state[p]
 
 
 def _before_load(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    _refuse_line_search(state_dict["param_groups"])
     return settings.adapt_checkpoint(optimizer.param_groups, state_dict)

@@ -104,14 +104,14 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
             state = [params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs]
             f = formula_of(group)
             if f is None:
-                _torch_adam(self, group, grads, *state, state_steps, has_complex, group["maximize"])
+                _torch_adam(self, group, grads, state, state_steps, has_complex, group["maximize"])
                 continue
             if self._observing():
                 self._observe(number, grads)
             sign = -1 if group["maximize"] else 1
             grads = [f(sign * g) for g in _widened(grads)]
             wide = [_widened(tensors) for tensors in state]
-            _torch_adam(self, group, grads, *wide, state_steps, False, False)
+            _torch_adam(self, group, grads, wide, state_steps, False, False)
             for narrow_tensors, wide_tensors in zip(state, wide, strict=True):
                 _narrow_into(narrow_tensors, wide_tensors)
         return loss
@@ -165,15 +165,13 @@ def _torch_adam(
     optimizer: Adam,
     group: Group,
     grads: list[Tensor],
-    params: list[Tensor],
-    exp_avgs: list[Tensor],
-    exp_avg_sqs: list[Tensor],
-    max_exp_avg_sqs: list[Tensor],
+    state: list[list[Tensor]],
     state_steps: list[Tensor],
     has_complex: bool,
     maximize: bool,
 ) -> None:
     """torch's own Adam with the flags of the group."""
+    params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs = state
     torch_adam(
         params,
         grads,

@@ -80,9 +80,16 @@ class ActivatedOptimizer(torch.optim.Optimizer):
     def _step_supports_amp_scaling(self, value: bool) -> None:
         """torch's constructor sets this for ``fused=True``; here it follows from the groups."""
 
+    def _skipping(self) -> bool:
+        """Whether GradScaler found an inf, so that torch's fused kernels have written nothing."""
+        found_inf = getattr(self, "found_inf", None)
+        return found_inf is not None and found_inf.item() > 0
+
 
 def _refuse_fused(group: Group) -> None:
     if group["fused"] and group["gaf_function"] is not None:
+        if group["foreach"]:  # torch would say so, but only after its constructor has come here
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
         raise RuntimeError(
             "`fused=True` has no kernel for a group with an activation: leave `fused` unset"
         )

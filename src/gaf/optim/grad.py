@@ -51,7 +51,8 @@ def activate_grad_(
         raise TypeError("activate_grad_ needs an activation such as gaf.Arctan(0.1, 20), got None")
     if isinstance(parameters, Tensor):
         parameters = [parameters]
-    owners = [p for p in parameters if p.grad is not None]
+    # by identity: a parameter named twice, as with tied weights, is activated once
+    owners = list({id(p): p for p in parameters if p.grad is not None}.values())
     grads: list[Tensor] = [p.grad for p in owners]  # type: ignore[misc]
     largest = largest_absolute(grads)
     if error_if_nonfinite:

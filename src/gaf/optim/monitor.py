@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,9 +84,9 @@ a learning rate times 2.
 
     def detach(self) -> None:
         """Stop recording; the records stay."""
-        if self._optimizer is not None:
-            self._optimizer.__dict__.pop("gaf_monitor", None)
-            self._optimizer = None
+        if self._optimizer is not None and vars(self._optimizer).get("gaf_monitor") is self:
+            del vars(self._optimizer)["gaf_monitor"]  # unless another monitor has taken over
+        self._optimizer = None
 
     @property
     def due(self) -> bool:
@@ -169,13 +168,14 @@ a learning rate times 2.
     def write_jsonl(self, path: str | os.PathLike[str]) -> None:
         """Write all records as JSON lines; the file appears whole or not at all."""
         path = Path(path)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=path.name, suffix=".tmp", delete=False
-        ) as file:
-            for record in self.records:
-                finite = {key: _json_number(value) for key, value in record.items()}
-                file.write(json.dumps(finite) + "\n")
-        os.replace(file.name, path)
+        finite = [{key: _json_number(value) for key, value in r.items()} for r in self.records]
+        lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in finite)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        try:
+            unfinished.write_text(lines, "utf-8")
+            os.replace(unfinished, path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
     def write_tensorboard(self, writer: Any, prefix: str = "gaf") -> None:
         """Add every record to a ``SummaryWriter``."""
@@ -204,7 +204,8 @@ def in_words(record: dict[str, Any]) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %".replace(".0 %", " %")
+    tenths = int(1000 * share)  # rounded down: 99.96 % is not all
+    return f"{tenths / 10:g} %"
 
 
 def _json_number(value: Any) -> Any:

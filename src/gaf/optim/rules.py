@@ -64,13 +64,19 @@ def sgd(
     if placement == "gradient":
         d = f(d)
     if weight_decay != 0:
-        d = _add(d, w, weight_decay)
+        # differentiable: w is written to below, and autograd may need it as it is here
+        d = _add(d, w.clone() if torch.is_grad_enabled() else w, weight_decay)
     if placement == "update":
         d = _scale(d, -lr)
 
     u = d
     if momentum != 0:
-        v = d.detach().clone() if v is None else v.mul_(momentum).add_(d, alpha=1 - dampening)
+        if v is None:
+            v = d.clone()
+        elif torch.is_grad_enabled():  # differentiable: autograd may need the old v
+            v = v.mul(momentum).add(d, alpha=1 - dampening)
+        else:
+            v.mul_(momentum).add_(d, alpha=1 - dampening)
         u = _add(d, v, momentum) if nesterov else v
 
     if placement == "update":

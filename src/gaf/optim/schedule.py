@@ -70,6 +70,12 @@ class ParamScheduler:
     def __init__(self, optimizer: torch.optim.Optimizer, **factors: Callable[[int], float]) -> None:
         if not factors:
             raise ValueError("name a parameter to schedule, such as alpha=gaf.Ramp(0.1, 1.0, 500)")
+        for name, factor in factors.items():
+            if not callable(factor):
+                raise TypeError(
+                    f"{name} takes a function of the step number, such as gaf.Ramp(0.1, 1.0, 500), "
+                    f"got {type(factor).__name__}"
+                )
         self.optimizer = optimizer
         self.factors = factors
         self.last_step = 0

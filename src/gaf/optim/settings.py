@@ -66,7 +66,12 @@ def formula_of(group: Group) -> Callable[[Tensor], Tensor] | None:
     if name is None:
         return None
     formula, params = function_type(name).formula, group["gaf_params"]
-    return lambda g: elementwise(lambda x: formula(torch, x, *params), g)
+
+    def act(x: Tensor) -> Tensor:
+        y = formula(torch, x, *params)
+        return y.clone() if y is x else y  # the rules write into f(g), never into g
+
+    return lambda g: elementwise(act, g)
 
 
 def check_placement(placement: str | None) -> str | None:

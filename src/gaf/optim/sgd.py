@@ -113,6 +113,7 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
             grads: list[Tensor] = []
             velocities: list[Tensor | None] = []
             sparse = self._init_group(group, params, grads, velocities)
+            first = any(v is None for v in velocities)
             f = formula_of(group)
             if f is None:
                 torch_sgd(
@@ -131,7 +132,7 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
                 if self._observing():
                     self._observe(number, _inputs(params, grads, velocities, f, group))
                 velocities = _activated_sgd(params, grads, velocities, f, sparse, group)
-            if group["momentum"] != 0:
+            if group["momentum"] != 0 and not (first and self._skipping()):
                 key = VELOCITY[group["gaf_placement"]]
                 for p, velocity in zip(params, velocities, strict=True):
                     self.state[p][key] = velocity
@@ -176,7 +177,7 @@ def _activated_sgd(
     use_foreach = group["foreach"]
     if use_foreach is None:
         _, use_foreach = _default_to_fused_or_foreach(params, group["differentiable"])
-    if not use_foreach or sparse or group["differentiable"]:
+    if not use_foreach or sparse or group["differentiable"] or not params:
         return [
             rules.sgd(p, g, v, f, **hyper)
             for p, g, v in zip(params, grads, velocities, strict=True)

@@ -1,0 +1,218 @@
+"""Bad input gets one clear sentence."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+import torch
+
+import gaf
+from tests.optim.helpers import BUILT_IN, F, make_model
+
+CLASSES = [gaf.SGD, gaf.Adam, gaf.AdamW]
+
+
+def params():
+    return make_model().parameters()
+
+
+# Every door an activation can come in by.
+DOORS = {
+    "SGD": lambda f: gaf.SGD(params(), lr=0.1, activation=f),
+    "Adam": lambda f: gaf.Adam(params(), activation=f),
+    "AdamW": lambda f: gaf.AdamW(params(), activation=f),
+    "group": lambda f: gaf.SGD([{"params": params(), "activation": f}], lr=0.1),
+    "activate": lambda f: gaf.activate(torch.optim.RMSprop(params()), f),
+    "activated group": lambda f: gaf.activate(
+        torch.optim.RMSprop([{"params": params(), "activation": f}]), F
+    ),
+    "activate_grad_": lambda f: gaf.activate_grad_(params(), f),
+}
+
+
+def message_of(error: pytest.ExceptionInfo) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    assert 20 < len(text) < 250
+    return text
+
+
+@pytest.mark.parametrize("cls", [gaf.Arctan, gaf.Tanh, gaf.Log])
+@pytest.mark.parametrize("bad", [0.0, -0.1, math.inf, -math.inf, math.nan])
+def test_alpha_and_beta_must_be_positive_and_finite(cls, bad):
+    for name, args in (("alpha", (bad, 20.0)), ("beta", (0.1, bad))):
+        with pytest.raises(ValueError, match="positive and finite") as error:
+            cls(*args)
+        text = message_of(error)
+        assert f"{cls.__name__}: {name} must be positive and finite, got {bad}" == text
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("text", ["arctan(0, 20)", "tanh(0.1, -1)", "log(alpha=1e400)"])
+def test_bad_values_in_a_name(door, text):
+    with pytest.raises(ValueError, match="must be positive and finite") as error:
+        DOORS[door](text)
+    message_of(error)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [("arctn(0.1, 20)", "arctan"), ("tahn", "tanh"), ("LOGG(1, 2)", "log"), ("atan", "arctan")],
+)
+def test_an_unknown_function_names_the_nearest(door, text, near):
+    with pytest.raises(ValueError, match="unknown") as error:
+        DOORS[door](text)
+    assert f"did you mean '{near}'?" in message_of(error)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_an_unknown_function_near_none_gets_the_list(door):
+    with pytest.raises(ValueError, match=r"unknown .*'zzz'; known are .*arctan") as error:
+        DOORS[door]("zzz")
+    assert all(name in str(error.value) for name in BUILT_IN)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("text", ["arctan(0.1, 20", "", "1 + 1", "arctan(x)", "arctan(*[1])"])
+def test_what_cannot_be_read_shows_how_to_write_it(door, text):
+    with pytest.raises(ValueError, match=r"cannot read") as error:
+        DOORS[door](text)
+    assert "'arctan(0.1, 20)'" in message_of(error)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("text", ["arctan(1, 2, 3)", "arctan(gamma=1)", "arctan(1, alpha=1)"])
+def test_wrong_parameters_in_a_name(door, text):
+    with pytest.raises(ValueError, match=r"cannot read .* takes \(alpha, beta\)"):
+        DOORS[door](text)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("value", [0.1, (0.1, 20), torch.atan, ["arctan"], True])
+def test_an_activation_of_a_wrong_type(door, value):
+    with pytest.raises(TypeError, match="activation must be a function such as") as error:
+        DOORS[door](value)
+    assert f"got {type(value).__name__}" in message_of(error)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_class_instead_of_an_instance(door):
+    with pytest.raises(TypeError, match=r"pass an instance such as Tanh\(\.\.\.\), not the class"):
+        DOORS[door](gaf.Tanh)
+
+
+@pytest.mark.parametrize("door", ["activate", "activate_grad_"])
+def test_none_where_a_function_is_needed(door):
+    with pytest.raises(TypeError, match=rf"{door} needs an activation such as .* got None"):
+        DOORS[door](None)
+
+
+@pytest.mark.parametrize("activation", [F, None])
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize(
+    ("placement", "near"),
+    [("momentun", "momentum"), ("gradients", "gradient"), ("udpate", "update")],
+)
+def test_an_unknown_placement_names_the_nearest(cls, placement, near, activation):
+    for make in (
+        lambda: cls(params(), activation=activation, placement=placement),
+        lambda: cls([{"params": params(), "placement": placement}], activation=activation),
+    ):
+        with pytest.raises(ValueError, match="unknown placement") as error:
+            make()
+        text = message_of(error)
+        assert repr(placement) in text
+        assert f"did you mean {near!r}?" in text
+
+
+def test_an_unknown_placement_near_none_gets_the_list():
+    with pytest.raises(ValueError, match="it is one of gradient, momentum, update"):
+        gaf.SGD(params(), lr=0.1, activation=F, placement="zzz")
+    with pytest.raises(ValueError, match="it is one of gradient, momentum, update"):
+        gaf.SGD(params(), lr=0.1, activation=F, placement=3)
+
+
+def test_momentum_placement_needs_momentum():
+    pattern = r'placement="momentum" needs a momentum above 0, got momentum=0; .*"gradient"'
+    with pytest.raises(ValueError, match=pattern) as error:
+        gaf.SGD(params(), lr=0.1, activation=F, placement="momentum")
+    message_of(error)
+    with pytest.raises(ValueError, match="needs a momentum above 0"):
+        gaf.SGD(
+            [{"params": params(), "momentum": 0.0}],
+            lr=0.1,
+            momentum=0.9,
+            activation=F,
+            placement="momentum",
+        )
+    for momentum, placement in ((0, "gradient"), (0.9, "momentum")):  # what it is when unset
+        opt = gaf.SGD(params(), lr=0.1, momentum=momentum, activation=F)
+        assert opt.param_groups[0]["gaf_placement"] == placement
+
+
+@pytest.mark.parametrize("cls", [gaf.Adam, gaf.AdamW])
+@pytest.mark.parametrize("placement", ["momentum", "update"])
+def test_adam_says_why_it_takes_gradient_only(cls, placement):
+    with pytest.raises(ValueError, match='placement="gradient" only') as error:
+        cls(params(), activation=F, placement=placement)
+    text = message_of(error)
+    assert repr(placement) in text
+    assert "ratio of two running averages" in text
+    with pytest.raises(ValueError, match='placement="gradient" only'):
+        cls([{"params": params(), "placement": placement}], activation=F)
+    cls(params(), activation=F, placement="gradient")
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_foreach_and_fused_together_is_torchs_own_message(cls):
+    theirs = {gaf.SGD: torch.optim.SGD, gaf.Adam: torch.optim.Adam, gaf.AdamW: torch.optim.AdamW}
+    with pytest.raises(RuntimeError) as torchs:
+        theirs[cls](params(), foreach=True, fused=True)
+    for activation in (None, F):
+        with pytest.raises(RuntimeError, match="foreach") as ours:
+            cls(params(), foreach=True, fused=True, activation=activation)
+        assert str(ours.value) == str(torchs.value)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_fused_with_an_activation(cls):
+    with pytest.raises(RuntimeError, match=r"`fused=True` has no kernel .* leave `fused` unset"):
+        cls(params(), fused=True, activation=F)
+    with pytest.raises(RuntimeError, match="`fused=True` has no kernel"):
+        cls([{"params": params(), "activation": F}], fused=True)
+    cls([{"params": params(), "activation": None}], fused=True, activation=F)
+    cls([{"params": params(), "fused": False}], fused=True, activation=F)
+
+
+@pytest.mark.parametrize("activation", [F, None])
+@pytest.mark.parametrize(
+    ("cls", "bad"),
+    [
+        (gaf.SGD, {"lr": -1.0}),
+        (gaf.SGD, {"momentum": -1.0}),
+        (gaf.SGD, {"weight_decay": -1.0}),
+        (gaf.SGD, {"nesterov": True}),
+        (gaf.SGD, {"nesterov": True, "momentum": 0.9, "dampening": 0.1}),
+        (gaf.SGD, {"lr": torch.ones(2)}),
+        (gaf.Adam, {"lr": -1.0}),
+        (gaf.Adam, {"eps": -1.0}),
+        (gaf.Adam, {"betas": (1.0, 0.9)}),
+        (gaf.Adam, {"lr": torch.tensor(0.1), "foreach": True}),
+        (gaf.AdamW, {"betas": (0.9, -0.1)}),
+        (gaf.AdamW, {"weight_decay": -1.0}),
+    ],
+)
+def test_torchs_own_checks_come_with_torchs_own_words(cls, bad, activation):
+    with pytest.raises(ValueError) as torchs:  # noqa: PT011
+        getattr(torch.optim, cls.__name__)(params(), **bad)
+    with pytest.raises(ValueError, match=re.escape(str(torchs.value))):
+        cls(params(), activation=activation, **bad)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_new_arguments_are_keyword_only(cls):
+    with pytest.raises(TypeError, match="positional"):
+        cls(params(), 0.1, *((0.9, 0, 0, False, F) if cls is gaf.SGD else ((0.9, 0.9), 1, 0, 0, F)))
