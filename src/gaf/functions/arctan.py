@@ -47,10 +47,10 @@ class Arctan(AlphaBeta):
         # g f(g) - (alpha / beta) ln sqrt(1 + x^2), the logarithm in the form that suits the size of x
         a = xp.abs(g)
         x = beta * a
-        small = xp.where(x < 1, x, 0.0)
-        large = xp.where(x < 1, 1.0, where_finite(xp, a))
+        small = xp.where(x < 16, x, 0.0)
+        large = xp.where(x < 16, 1.0, where_finite(xp, a))
         log_root = xp.where(
-            x < 1,
+            x < 16,
             0.5 * xp.log1p(small * small),
             log_of_product(xp, beta, large) + 0.5 * xp.log1p((1 / (beta * large)) ** 2),
         )

@@ -88,17 +88,12 @@ def parse(text: str) -> Activation:
     if not isinstance(text, str):
         raise TypeError(f"name a function by a string such as 'arctan(0.1, 20)', got {text!r}")
     try:
-        node = ast.parse(text.strip(), mode="eval").body
-        call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
-        assert isinstance(call.func, ast.Name)
-        args = [ast.literal_eval(arg) for arg in call.args]
-        kwargs = {str(kw.arg): ast.literal_eval(kw.value) for kw in call.keywords if kw.arg}
-        assert len(kwargs) == len(call.keywords)
-    except (SyntaxError, ValueError, AssertionError, MemoryError, RecursionError):
+        name, args, kwargs = _read(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise ValueError(
             f"cannot read {text!r}: write a name and numbers, such as 'arctan(0.1, 20)'"
         ) from None
-    cls = function_type(call.func.id)
+    cls = function_type(name)
     known = [field.name for field in fields(cls)]
     if len(args) > len(known) or set(kwargs) - set(known[len(args) :]):
         raise ValueError(f"cannot read {text!r}: {cls.name} takes ({', '.join(known)})")
@@ -106,6 +101,16 @@ def parse(text: str) -> Activation:
         return cls(*args, **kwargs)
     except TypeError as error:
         raise ValueError(f"cannot read {text!r}: {error}") from None
+
+
+def _read(node: ast.expr) -> tuple[str, list[object], dict[str, object]]:
+    """Name, arguments and keywords of a call of a plain name with literals; nothing is evaluated."""
+    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    args = [ast.literal_eval(arg) for arg in call.args]
+    kwargs = {kw.arg: ast.literal_eval(kw.value) for kw in call.keywords if kw.arg}
+    if not isinstance(call.func, ast.Name) or len(kwargs) < len(call.keywords):  # **, or one twice
+        raise ValueError("not a name and numbers")
+    return call.func.id, args, kwargs
 
 
 def as_activation(value: Activation | str | None) -> Activation | None:
