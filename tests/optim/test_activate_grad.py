@@ -27,6 +27,7 @@ def sparse(indices, values, size=6):
     return torch.sparse_coo_tensor([indices], values, (size,))
 
 
+@pytest.mark.usefixtures("no_kernels")
 @pytest.mark.parametrize("function", BUILT_IN)
 def test_each_gradient_becomes_f_of_it_in_place(function):
     f = gaf.parse(f"{function}(0.1, 20)")
@@ -63,6 +64,7 @@ def test_returns_the_largest_absolute_gradient(grads, largest):
     assert result.item() == largest or (math.isnan(largest) and result.isnan())
 
 
+@pytest.mark.usefixtures("no_kernels")
 def test_a_single_tensor_a_generator_and_none():
     (w,) = with_grads(torch.tensor([0.5, -3.0]))
     assert gaf.activate_grad_(w, F).item() == 3.0
@@ -77,6 +79,7 @@ def test_a_single_tensor_a_generator_and_none():
     assert gaf.activate_grad_([], F).item() == 0.0
 
 
+@pytest.mark.usefixtures("no_kernels")
 def test_a_parameter_named_twice_is_activated_once():
     (w,) = with_grads(torch.tensor([0.5, -3.0]))
     gaf.activate_grad_([w, w], F)
@@ -100,6 +103,7 @@ def test_complex_gradients_are_activated_by_parts():
     assert_same(w.grad, torch.complex(F(g.real.contiguous()), F(g.imag.contiguous())))
 
 
+@pytest.mark.usefixtures("no_kernels")
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "complex", "half"])
 def test_error_if_nonfinite_raises_before_anything_is_modified(bad, kind):
@@ -122,6 +126,7 @@ def test_error_if_nonfinite_raises_before_anything_is_modified(bad, kind):
     assert_same(params[0].grad, F(torch.tensor([0.5, -3.0])))
 
 
+@pytest.mark.usefixtures("no_kernels")
 def test_error_if_nonfinite_lets_finite_gradients_pass():
     (w,) = with_grads(torch.tensor([0.5, -3.4e38]))
     assert gaf.activate_grad_([w], F, error_if_nonfinite=True).item() == pytest.approx(3.4e38)

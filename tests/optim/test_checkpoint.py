@@ -148,6 +148,7 @@ def test_a_converted_velocity_goes_on_where_torch_was():
         torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.usefixtures("no_kernels")
 @pytest.mark.parametrize("lr", [0.1, torch.tensor(0.1)], ids=["float", "tensor"])
 def test_a_fused_torch_checkpoint(lr, tmp_path):
     """Its flag fused=True comes along; the activated step takes the path it has."""
@@ -224,6 +225,7 @@ def test_activated_and_plain_read_each_other(name, tmp_path):
     assert gaf.activation_of(again.param_groups[0]) == gaf.Tanh(0.3, 5)
 
 
+@pytest.mark.usefixtures("no_kernels")
 def test_an_activated_sgd_into_ours_and_back(tmp_path):
     model, fresh = make_model(), make_model(1)
     activated = gaf.activate(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), F)

@@ -128,6 +128,7 @@ def test_lbfgs_without_a_line_search(max_iter, how):
     assert_same(snapshot(opt), snapshot(other))
 
 
+@pytest.mark.usefixtures("no_kernels")
 def test_a_closure_that_accumulates():
     model, judge = make_model(), make_model()
     opt = gaf.activate(torch.optim.Adam(model.parameters()), F)

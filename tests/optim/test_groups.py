@@ -155,7 +155,7 @@ def test_a_bad_group_added_later_is_refused_whole():
     with pytest.raises(ValueError, match="did you mean 'tanh'"):
         opt.add_param_group({**extra, "activation": "tanhh"})
     with pytest.raises(RuntimeError, match="fused"):
-        opt.add_param_group({**extra, "fused": True})
+        opt.add_param_group({"params": torch.zeros(2, dtype=torch.cfloat), "fused": True})
     with pytest.raises(ValueError, match="appear in more than one parameter group"):
         opt.add_param_group({"params": list(model[0].parameters())})
     with pytest.raises(TypeError, match="must be a dict"):

@@ -91,6 +91,7 @@ TWINS = {
 }
 
 
+@pytest.mark.usefixtures("no_kernels")
 @pytest.mark.parametrize("scheduler", LR)
 @pytest.mark.parametrize("name", TWINS)
 def test_ours_on_a_schedule_are_torchs_on_activated_gradients(scheduler, name):

@@ -268,6 +268,7 @@ def test_tiny_half_precision_gradients_are_enlarged_not_lost(function, dtype):
     torch.testing.assert_close(w.detach(), -2 * w.grad, rtol=0.05, atol=0)
 
 
+@pytest.mark.usefixtures("no_kernels")
 # torch's fused SGD raises when only some of its parameters have a momentum buffer
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "activated:sgd-fused"])
 def test_parameters_without_gradients_and_frozen_ones(name):
@@ -336,6 +337,7 @@ def test_channels_last_parameters_keep_their_strides(name):
     assert_same(snapshot(opt)["params"], snapshot(other)["params"])
 
 
+@pytest.mark.usefixtures("no_kernels")
 # torch's fused kernels on the CPU write memory in order, whatever the strides
 @pytest.mark.parametrize("name", [name for name in EVERY if not name.endswith("fused")])
 def test_parameters_that_are_views_with_strides(name):

@@ -179,10 +179,14 @@ def test_foreach_and_fused_together_is_torchs_own_message(cls):
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_fused_with_an_activation(cls):
-    with pytest.raises(RuntimeError, match=r"`fused=True` has no kernel .* leave `fused` unset"):
-        cls(params(), fused=True, activation=F)
-    with pytest.raises(RuntimeError, match="`fused=True` has no kernel"):
-        cls([{"params": params(), "activation": F}], fused=True)
+    wrong = [torch.zeros(2, dtype=torch.complex64)]
+    with pytest.raises(
+        RuntimeError, match=r"`fused=True` cannot be honoured: .*; leave `fused` unset"
+    ):
+        cls(wrong, fused=True, activation=F)
+    with pytest.raises(RuntimeError, match="`fused=True` cannot be honoured"):
+        cls([{"params": wrong, "activation": F}], fused=True)
+    cls(params(), fused=True, activation=F)
     cls([{"params": params(), "activation": None}], fused=True, activation=F)
     cls([{"params": params(), "fused": False}], fused=True, activation=F)
 

@@ -10,7 +10,9 @@ from torch.optim.adam import adam as torch_adam
 from torch.optim.optimizer import ParamsT, _use_grad_for_differentiable
 
 from gaf.functions import Activation
+from gaf.kernels import native
 from gaf.optim.base import ActivatedOptimizer
+from gaf.optim.select import implementation
 from gaf.optim.settings import Group, formula_of
 
 
@@ -107,13 +109,8 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
                 _torch_adam(self, group, grads, state, state_steps, has_complex, group["maximize"])
                 continue
             if self._observing():
-                self._observe(number, grads)
-            sign = -1 if group["maximize"] else 1
-            grads = [f(sign * g) for g in _widened(grads)]
-            wide = [_widened(tensors) for tensors in state]
-            _torch_adam(self, group, grads, wide, state_steps, False, False)
-            for narrow_tensors, wide_tensors in zip(state, wide, strict=True):
-                _narrow_into(narrow_tensors, wide_tensors)
+                self._observe(number, self._unscaled(grads))
+            _activated_adam(self, group, grads, state, state_steps, f)
         return loss
 
 
@@ -161,6 +158,43 @@ class AdamW(Adam, torch.optim.AdamW):
         )
 
 
+def _activated_adam(
+    optimizer: Adam,
+    group: Group,
+    grads: list[Tensor],
+    state: list[list[Tensor]],
+    state_steps: list[Tensor],
+    f: Callable[[Tensor], Tensor],
+) -> None:
+    """One group's step by the native kernels, or by torch's Adam on f(gradient)."""
+    if implementation(group, state[0], grads, *filter(None, state[1:])) == "native":
+        params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs = state
+        native.adam(
+            params,
+            grads,
+            exp_avgs,
+            exp_avg_sqs,
+            max_exp_avg_sqs,
+            state_steps,
+            group["gaf_function"],
+            group["gaf_params"],
+            lr=group["lr"],
+            betas=group["betas"],
+            eps=group["eps"],
+            weight_decay=group["weight_decay"],
+            decoupled_weight_decay=group["decoupled_weight_decay"],
+            maximize=group["maximize"],
+            **optimizer._loss_scale(),
+        )
+        return
+    sign = -1 if group["maximize"] else 1
+    grads = [f(sign * g) for g in _widened(grads)]
+    wide = [_widened(tensors) for tensors in state]
+    _torch_adam(optimizer, group, grads, wide, state_steps, False, False)
+    for narrow_tensors, wide_tensors in zip(state, wide, strict=True):
+        _narrow_into(narrow_tensors, wide_tensors)
+
+
 def _torch_adam(
     optimizer: Adam,
     group: Group,
@@ -192,8 +226,7 @@ def _torch_adam(
         differentiable=group["differentiable"],
         fused=group["fused"],
         decoupled_weight_decay=group["decoupled_weight_decay"],
-        grad_scale=getattr(optimizer, "grad_scale", None),
-        found_inf=getattr(optimizer, "found_inf", None),
+        **optimizer._loss_scale(),
     )
 
 

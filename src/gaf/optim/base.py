@@ -11,6 +11,7 @@ from torch import Tensor
 from gaf.functions import Activation, as_activation
 from gaf.optim import settings
 from gaf.optim.monitor import Monitor
+from gaf.optim.select import check_fused
 from gaf.optim.settings import Group
 
 
@@ -43,7 +44,10 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         group = self.param_groups[number]
         f = settings.activation_of(group)
         if self.gaf_monitor is not None and f is not None:
-            self.gaf_monitor.observe(number, f, inputs, meaning=self._meaning(group))
+            skipped = self._loss_scale()["found_inf"]
+            self.gaf_monitor.observe(
+                number, f, inputs, meaning=self._meaning(group), skipped=skipped
+            )
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; it may carry ``activation`` and ``placement`` of its own."""
@@ -58,38 +62,50 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             if activation is not None:
                 placement = self._placement({**self.defaults, **group}, placement)
             settings.store(group, activation, placement)
-            _refuse_fused({**self.defaults, **group})
             param_group = group
         super().add_param_group(param_group)
+        try:
+            check_fused(self.param_groups[-1])
+        except RuntimeError:
+            self.param_groups.pop()
+            raise
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_setting": self._setting}
 
     @torch._disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a checkpoint of ours or of torch.optim (which leaves the activation as it is)."""
-        super().load_state_dict(settings.adapt_checkpoint(self.param_groups, state_dict))
+        """Load a checkpoint of ours or of torch.optim (which leaves the activation as it is).
+
+        ``foreach`` and ``fused`` of a group with an activation stay as they were made: they are about this
+        machine, not about the training.
+        """
+        state_dict = settings.adapt_checkpoint(self.param_groups, state_dict)
+        for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=False):
+            if saved["gaf_function"] is not None:
+                saved.update(foreach=group["foreach"], fused=group["fused"])
+        super().load_state_dict(state_dict)
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
-        # Read by torch.amp.GradScaler: True hands step() scaled gradients. Only torch's own fused
-        # kernels, which serve groups without an activation, unscale them.
-        return all(group["fused"] and group["gaf_function"] is None for group in self.param_groups)
+        # Read by torch.amp.GradScaler: True hands step() scaled gradients, the scale and found_inf. Fused
+        # kernels honour both, ours (with an activation) and torch's own (without).
+        return all(group["fused"] for group in self.param_groups)
 
     @_step_supports_amp_scaling.setter
     def _step_supports_amp_scaling(self, value: bool) -> None:
         """torch's constructor sets this for ``fused=True``; here it follows from the groups."""
 
+    def _loss_scale(self) -> dict[str, Any]:
+        """What GradScaler tells a fused step."""
+        return {name: getattr(self, name, None) for name in ("grad_scale", "found_inf")}
+
+    def _unscaled(self, grads: list[Tensor]) -> list[Tensor]:
+        """The gradients as f sees them."""
+        scale = self._loss_scale()["grad_scale"]
+        return grads if scale is None else [g * (1 / scale).to(g.device) for g in grads]
+
     def _skipping(self) -> bool:
         """Whether GradScaler found an inf, so that torch's fused kernels have written nothing."""
         found_inf = getattr(self, "found_inf", None)
         return found_inf is not None and found_inf.item() > 0
-
-
-def _refuse_fused(group: Group) -> None:
-    if group["fused"] and group["gaf_function"] is not None:
-        if group["foreach"]:  # torch would say so, but only after its constructor has come here
-            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-        raise RuntimeError(
-            "`fused=True` has no kernel for a group with an activation: leave `fused` unset"
-        )

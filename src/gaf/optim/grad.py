@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gaf.functions import Activation, as_activation
 from gaf.functions.lift import is_dtensor, real_values
+from gaf.kernels import native
 from gaf.optim.monitor import Monitor
 
 
@@ -54,12 +55,14 @@ def activate_grad_(
     # by identity: a parameter named twice, as with tied weights, is activated once
     owners = list({id(p): p for p in parameters if p.grad is not None}.values())
     grads: list[Tensor] = [p.grad for p in owners]  # type: ignore[misc]
-    largest = largest_absolute(grads)
     if error_if_nonfinite:
-        _raise_if_nonfinite(largest, any(map(is_dtensor, grads)))
+        _raise_if_nonfinite(largest_absolute(grads), any(map(is_dtensor, grads)))
     if monitor is not None:
         monitor.begin_step()
         monitor.observe(0, f, grads)
+    if native.refusal(f.name, grads) is None:
+        return native.activate(grads, f.name, f.params)
+    largest = largest_absolute(grads)
     for p, g in zip(owners, grads, strict=True):
         write_grad(p, f(g))
     return largest

@@ -7,18 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import (
-    Optimizer,
-    ParamsT,
-    _default_to_fused_or_foreach,
-    _use_grad_for_differentiable,
-)
+from torch.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
 from torch.optim.sgd import sgd as torch_sgd
 
 from gaf.functions import Activation
-from gaf.kernels import foreach
+from gaf.kernels import foreach, native
 from gaf.optim import rules
 from gaf.optim.base import ActivatedOptimizer
+from gaf.optim.select import implementation
 from gaf.optim.settings import VELOCITY, Group, formula_of
 
 
@@ -85,16 +81,55 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         return placement
 
     def _init_group(self, group: Group, params: Any, grads: Any, momentum_buffer_list: Any) -> bool:
-        sparse = super()._init_group(group, params, grads, momentum_buffer_list)
-        if group["gaf_placement"] == "update" and group["momentum"] != 0:
-            key = VELOCITY["update"]
-            momentum_buffer_list[:] = [self.state[p].get(key) for p in params]
+        if group["gaf_function"] is None:
+            return super()._init_group(group, params, grads, momentum_buffer_list)
+        sparse = False
+        key = VELOCITY[group["gaf_placement"]]
+        for p in group["params"]:
+            grad = p.grad
+            if grad is not None:
+                params.append(p)
+                grads.append(grad)
+                sparse = sparse or grad.is_sparse
+                if group["momentum"] != 0:
+                    momentum_buffer_list.append(self.state[p].get(key))
         return sparse
 
     def _meaning(self, group: Group) -> str:
         if group["gaf_placement"] == "gradient" and group["weight_decay"] != 0:
             return "a learning rate times {slope} and a weight decay divided by {slope}"
         return "a learning rate times {slope}"
+
+    def _activated_sgd(
+        self,
+        group: Group,
+        params: list[Tensor],
+        grads: list[Tensor],
+        velocities: list[Tensor | None],
+        f: Callable[[Tensor], Tensor],
+    ) -> list[Tensor | None]:
+        """One group's step by the implementation that it asks for, or that suits it."""
+        hyper = {**_hyperparameters(group), "placement": group["gaf_placement"]}
+        how = implementation(group, params, grads, velocities)
+        if how == "native":
+            name, values = group["gaf_function"], group["gaf_params"]
+            return native.sgd(
+                params, grads, velocities, name, values, **hyper, **self._loss_scale()
+            )
+        if how == "single":
+            return [
+                rules.sgd(p, g, v, f, **hyper)
+                for p, g, v in zip(params, grads, velocities, strict=True)
+            ]
+        new: list[Tensor | None] = list(velocities)
+        batches = Optimizer._group_tensors_by_device_and_dtype(
+            [params, grads, velocities],  # type: ignore[list-item]
+            with_indices=True,
+        )
+        for (ws, gs, vs), indices in batches.values():
+            for i, v in zip(indices, foreach.sgd(ws, gs, vs, f, **hyper), strict=True):  # type: ignore[arg-type]
+                new[i] = v
+        return new
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
@@ -123,16 +158,21 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
                     has_sparse_grad=sparse,
                     foreach=group["foreach"],
                     fused=group["fused"],
-                    grad_scale=getattr(self, "grad_scale", None),
-                    found_inf=getattr(self, "found_inf", None),
+                    **self._loss_scale(),
                     **_hyperparameters(group),
                 )
             else:
                 velocities = velocities or [None] * len(params)
                 if self._observing():
-                    self._observe(number, _inputs(params, grads, velocities, f, group))
-                velocities = _activated_sgd(params, grads, velocities, f, sparse, group)
-            if group["momentum"] != 0 and not (first and self._skipping()):
+                    seen = _inputs(params, self._unscaled(grads), velocities, f, group)
+                    self._observe(number, seen)
+                velocities = self._activated_sgd(group, params, grads, velocities, f)
+            # Velocities that exist are carried on in place, unless autograd needs the old ones.
+            if (
+                (first or group["differentiable"])
+                and group["momentum"] != 0
+                and not self._skipping()
+            ):
                 key = VELOCITY[group["gaf_placement"]]
                 for p, velocity in zip(params, velocities, strict=True):
                     self.state[p][key] = velocity
@@ -162,32 +202,3 @@ def _inputs(
     for p, g, v in zip(params, grads, velocities, strict=True):
         rules.sgd(p.detach().clone(), g, None if v is None else v.clone(), tap, **hyper)
         yield seen.pop()
-
-
-def _activated_sgd(
-    params: list[Tensor],
-    grads: list[Tensor],
-    velocities: list[Tensor | None],
-    f: Callable[[Tensor], Tensor],
-    sparse: bool,
-    group: Group,
-) -> list[Tensor | None]:
-    """One group's step by the implementation that it asks for, or that suits it."""
-    hyper = {**_hyperparameters(group), "placement": group["gaf_placement"]}
-    use_foreach = group["foreach"]
-    if use_foreach is None:
-        _, use_foreach = _default_to_fused_or_foreach(params, group["differentiable"])
-    if not use_foreach or sparse or group["differentiable"] or not params:
-        return [
-            rules.sgd(p, g, v, f, **hyper)
-            for p, g, v in zip(params, grads, velocities, strict=True)
-        ]
-    new: list[Tensor | None] = list(velocities)
-    batches = Optimizer._group_tensors_by_device_and_dtype(
-        [params, grads, velocities],  # type: ignore[list-item]
-        with_indices=True,
-    )
-    for (ws, gs, vs), indices in batches.values():
-        for i, v in zip(indices, foreach.sgd(ws, gs, vs, f, **hyper), strict=True):  # type: ignore[arg-type]
-            new[i] = v
-    return new

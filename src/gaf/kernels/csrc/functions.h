@@ -1,0 +1,149 @@
+/* The formulas, once: each shares its name with the Python function it implements.
+ *
+ * Branch-free scalar code that compilers turn into vectors of any width. `x = beta * g` may underflow or
+ * overflow where f(g) does not; near 0 the float32 forms
+ * therefore take the line `slope * g`, and Log scales large g down (as gaf/functions/ranges.py does).
+ * The coefficients are minimax fits; with each stands the relative error of the fit.
+ */
+#ifndef GAF_FUNCTIONS_H
+#define GAF_FUNCTIONS_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define GAF_INLINE static inline __attribute__((always_inline))
+
+typedef struct {
+    double alpha, beta;
+} gaf_factors;
+
+GAF_INLINE int32_t gaf_bits(float x) {
+    int32_t i;
+    memcpy(&i, &x, sizeof i);
+    return i;
+}
+
+GAF_INLINE float gaf_float(int32_t i) {
+    float x;
+    memcpy(&x, &i, sizeof x);
+    return x;
+}
+
+GAF_INLINE float gaf_abs(float x) { return gaf_float(gaf_bits(x) & 0x7fffffff); }
+
+GAF_INLINE float gaf_copysign(float magnitude, float sign) {
+    return gaf_float((gaf_bits(magnitude) & 0x7fffffff) | (gaf_bits(sign) & (int32_t)0x80000000));
+}
+
+/* a >= 0 with inf replaced by the largest float; NaN stays. */
+GAF_INLINE float gaf_finite(float a) { return a > 0x1.fffffep127f ? 0x1.fffffep127f : a; }
+
+/* x * factor for a finite x, without the error of rounding the factor to float32 first. */
+GAF_INLINE float gaf_times(float x, double factor) {
+#ifdef GAF_HAS_FMA /* set by the file that includes this one */
+    float high = (float)factor, low = (float)(factor - (double)(float)factor);
+    return __builtin_fmaf(x, high, x * low);
+#else
+    return (float)((double)x * factor);
+#endif
+}
+
+/* Below this |beta g| the line slope * g is f(g): the cubic term is lost in rounding. */
+#define GAF_TINY 0x1p-14f
+
+/* alpha * atan(beta * g). atan(r) / r on [0, 1] in z = r^2: 2.4e-9. */
+GAF_INLINE float gaf_arctan_f32(float g, gaf_factors p) {
+    float a = gaf_times(gaf_finite(gaf_abs(g)), p.beta);
+    float inverse = 1.0f / a;
+    float r = a > 1.0f ? inverse : a;
+    float z = r * r;
+    float q = -0.001753906486555934f;
+    q = q * z + 0.010726837441325188f;
+    q = q * z + -0.03080439753830433f;
+    q = q * z + 0.057551901787519455f;
+    q = q * z + -0.08377303928136826f;
+    q = q * z + 0.10942026972770691f;
+    q = q * z + -0.142619326710701f;
+    q = q * z + 0.1999826580286026f;
+    q = q * z + -0.3333328366279602f;
+    float small = r + r * (z * q);
+    float large = 1.57079637f + (-4.37113883e-8f - small);
+    float y = a > 1.0f ? large : small;
+    float curved = gaf_copysign(gaf_times(y, p.alpha), g);
+    return a < GAF_TINY ? (float)(p.alpha * p.beta) * g : curved;
+}
+
+/* alpha * tanh(beta * g) = -alpha * e / (2 + e) with e = expm1(-2 |beta g|).
+ * (expm1(r) - r) / r^2 on [-ln 2 / 2, ln 2 / 2]: 2.6e-10. */
+GAF_INLINE float gaf_tanh_f32(float g, gaf_factors p) {
+    float a = gaf_times(gaf_finite(gaf_abs(g)), p.beta);
+    float x = -2.0f * (a > 10.0f ? 10.0f : a);
+    float shifted = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: the integer part lands in the low bits */
+    float n = shifted - 12582912.0f;
+    float r = x + n * -0.693145752f;
+    r = r + n * -1.42860677e-6f;
+    float q = 0.0001984595728572458f;
+    q = q * r + 0.0013941653305664659f;
+    q = q * r + 0.008333391509950161f;
+    q = q * r + 0.04166634753346443f;
+    q = q * r + 0.1666666567325592f;
+    q = q * r + 0.5f;
+    float m = r + r * (r * q);
+    float power = gaf_float((gaf_bits(shifted) << 23) + 0x3f800000); /* 2^n */
+    float e = power * m + (power - 1.0f);
+    float y = -e / (2.0f + e);
+    float curved = gaf_copysign(gaf_times(y, p.alpha), g);
+    return a < GAF_TINY ? (float)(p.alpha * p.beta) * g : curved;
+}
+
+/* alpha * sign(g) * ln(1 + beta |g|). For large g everything is scaled by 2^-64, so that beta |g| cannot
+ * overflow. With s (1 + x) = 2^k (1 + t), t in [-1/4, 1/2), what the sum 1 + x loses is put back into t.
+ * (ln(1 + t) - t) / t^2 there: 4.8e-9. */
+GAF_INLINE float gaf_log_f32(float g, gaf_factors p) {
+    float tiny = (float)(0x1p-54 / p.beta);
+    float a = gaf_finite(gaf_abs(g));
+    int large = a > 0x1p63f;
+    float s = large ? 0x1p-64f : 1.0f;
+    float scaled = s * a;
+    float x = gaf_times(scaled, p.beta);
+    float u = s + x;
+    float lost = x - (u - s);
+    int32_t k = (gaf_bits(u) - 0x3f400000) >> 23;
+    float m = gaf_float(gaf_bits(u) - (int32_t)((uint32_t)k << 23));
+    float t = (m - 1.0f) + lost * gaf_float(0x3f800000 - (int32_t)((uint32_t)k << 23));
+    float q = -0.04490908980369568f;
+    q = q * t + 0.10448277741670609f;
+    q = q * t + -0.13162223994731903f;
+    q = q * t + 0.1448206752538681f;
+    q = q * t + -0.16647768020629883f;
+    q = q * t + 0.19990606606006622f;
+    q = q * t + -0.250000536441803f;
+    q = q * t + 0.3333345353603363f;
+    q = q * t + -0.5f;
+    float n = (float)k + (large ? 64.0f : 0.0f);
+    float y = n * 0.693145752f + (t + (t * (t * q) + n * 1.42860677e-6f));
+    float curved = gaf_copysign(gaf_abs(g) < INFINITY ? gaf_times(y, p.alpha) : gaf_abs(g), g);
+    return a < tiny ? (float)(p.alpha * p.beta) * g : curved;
+}
+
+/* float64: the C library's functions are accurate; only the ends of the range need care. */
+#define GAF_TINY64 0x1p-54
+
+GAF_INLINE double gaf_arctan_f64(double g, gaf_factors p) {
+    double x = p.beta * g;
+    return fabs(x) < GAF_TINY64 ? (p.alpha * p.beta) * g : p.alpha * atan(x);
+}
+
+GAF_INLINE double gaf_tanh_f64(double g, gaf_factors p) {
+    double x = p.beta * g;
+    return fabs(x) < GAF_TINY64 ? (p.alpha * p.beta) * g : p.alpha * tanh(x);
+}
+
+GAF_INLINE double gaf_log_f64(double g, gaf_factors p) {
+    double a = fabs(g), x = p.beta * a;
+    double y = x < 0x1p100 ? log1p(x) : log(a) + log(p.beta);
+    return x < GAF_TINY64 ? (p.alpha * p.beta) * g : copysign(p.alpha * y, g);
+}
+
+#endif

@@ -1,0 +1,51 @@
+/* What the loops, the threads and the Python module share. */
+#ifndef GAF_H
+#define GAF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "functions.h"
+
+enum { GAF_ARCTAN, GAF_TANH, GAF_LOG, GAF_FUNCTIONS };
+enum { GAF_F32, GAF_F64, GAF_BF16, GAF_F16, GAF_TYPES_COUNT };
+
+typedef struct {
+    gaf_factors factors;
+    double sign;          /* -1 for maximize */
+    double inverse_scale; /* of the loss */
+    double weight_decay;
+    double inner, outer; /* before and after f: (1, -lr), or (-lr, 1) for "update" */
+    double momentum, gain; /* gain = 1 - dampening */
+    int nesterov;
+} gaf_sgd_args;
+
+typedef struct {
+    gaf_factors factors;
+    double sign, inverse_scale;
+    double shrink;       /* 1 - lr * decay where it is decoupled */
+    double weight_decay; /* L2 */
+    double one_minus_beta1, beta2, one_minus_beta2, eps;
+} gaf_adam_args;
+
+typedef void (*gaf_sgd_loop)(const gaf_sgd_args *, void *w, const void *g, void *v, int fresh, ptrdiff_t n);
+typedef void (*gaf_adam_loop)(const gaf_adam_args *, void *w, const void *g, void *m, void *v, void *top,
+                              double step_size, double root_correction, ptrdiff_t n);
+typedef int64_t (*gaf_activate_loop)(const gaf_factors *, void *g, ptrdiff_t n);
+
+typedef struct {
+    gaf_sgd_loop sgd[2][2]; /* f before or after the velocity; without or with one */
+    gaf_adam_loop adam[2];  /* without or with amsgrad */
+    gaf_activate_loop activate;
+} gaf_loops;
+
+extern const gaf_loops gaf_table_portable[GAF_FUNCTIONS][GAF_TYPES_COUNT];
+#if defined(__x86_64__)
+extern const gaf_loops gaf_table_avx2[GAF_FUNCTIONS][GAF_TYPES_COUNT];
+extern const gaf_loops gaf_table_avx512[GAF_FUNCTIONS][GAF_TYPES_COUNT];
+#endif
+
+/* Runs work(context, 0) ... work(context, count - 1) on up to `threads` threads, this one among them. */
+void gaf_parallel(void (*work)(void *context, ptrdiff_t index), void *context, ptrdiff_t count, int threads);
+
+#endif

@@ -1,0 +1,13 @@
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma")
+#endif
+#define GAF_HAS_FMA
+#define GAF_TABLE gaf_table_avx2
+#include "steps.h"
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

@@ -1,0 +1,279 @@
+/* gaf.kernels._native: the loops, for lists of addresses.
+ *
+ * The caller guarantees what the addresses point to; gaf/kernels/native.py is the only one.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030A0000
+#include <Python.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gaf.h"
+
+/* Elements a thread takes at a time: a few hundred kilobytes over all tensors of a step. */
+#define CHUNK 32768
+
+typedef const gaf_loops (*gaf_table)[GAF_TYPES_COUNT];
+
+static gaf_table table_of(const char *isa) {
+    if (strcmp(isa, "portable") == 0) return gaf_table_portable;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (strcmp(isa, "avx2") == 0 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return gaf_table_avx2;
+    if (strcmp(isa, "avx512") == 0 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return gaf_table_avx512;
+#endif
+    return NULL;
+}
+
+static const char *const ISAS[] = {"avx512", "avx2", "portable"}; /* best first */
+
+static PyObject *instruction_sets(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    PyObject *names = PyList_New(0);
+    for (size_t i = 0; names && i < sizeof ISAS / sizeof *ISAS; i++) {
+        if (!table_of(ISAS[i])) continue;
+        PyObject *name = PyUnicode_FromString(ISAS[i]);
+        if (!name || PyList_Append(names, name) < 0) Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    return names;
+}
+
+/* Lists of tensors as one long row of elements: tensor i begins at starts[i]. */
+typedef struct {
+    ptrdiff_t tensors, elements;
+    ptrdiff_t *starts; /* tensors + 1 of them */
+    size_t width;      /* bytes of an element */
+} row;
+
+static int addresses(PyObject *list, ptrdiff_t count, char ***out) {
+    *out = NULL;
+    if (list == Py_None) return 1;
+    if (!PyList_Check(list) || PyList_Size(list) != count) {
+        PyErr_SetString(PyExc_ValueError, "lists of addresses must have one entry a tensor");
+        return 0;
+    }
+    *out = malloc((size_t)(count + 1) * sizeof(char *));
+    if (!*out) return PyErr_NoMemory(), 0;
+    for (ptrdiff_t i = 0; i < count; i++) {
+        (*out)[i] = PyLong_AsVoidPtr(PyList_GetItem(list, i));
+        if (!(*out)[i] && PyErr_Occurred()) return 0;
+    }
+    return 1;
+}
+
+static int doubles(PyObject *list, ptrdiff_t count, double **out) {
+    if (!PyList_Check(list) || PyList_Size(list) != count) {
+        PyErr_SetString(PyExc_ValueError, "lists of numbers must have one entry a tensor");
+        return 0;
+    }
+    *out = malloc((size_t)(count + 1) * sizeof(double));
+    if (!*out) return PyErr_NoMemory(), 0;
+    for (ptrdiff_t i = 0; i < count; i++) {
+        (*out)[i] = PyFloat_AsDouble(PyList_GetItem(list, i));
+        if ((*out)[i] == -1.0 && PyErr_Occurred()) return 0;
+    }
+    return 1;
+}
+
+static int make_row(PyObject *sizes, int type, row *r) {
+    static const size_t WIDTHS[] = {4, 8, 2, 2};
+    if (!PyList_Check(sizes)) return PyErr_SetString(PyExc_TypeError, "sizes must be a list"), 0;
+    r->tensors = PyList_Size(sizes);
+    r->width = WIDTHS[type];
+    r->starts = malloc((size_t)(r->tensors + 1) * sizeof(ptrdiff_t));
+    if (!r->starts) return PyErr_NoMemory(), 0;
+    r->elements = 0;
+    for (ptrdiff_t i = 0; i < r->tensors; i++) {
+        r->starts[i] = r->elements;
+        ptrdiff_t size = PyLong_AsSsize_t(PyList_GetItem(sizes, i));
+        if (size < 0) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a size is negative");
+            return 0;
+        }
+        r->elements += size;
+    }
+    r->starts[r->tensors] = r->elements;
+    return 1;
+}
+
+/* The tensor that holds the element at `position`. */
+static ptrdiff_t tensor_at(const row *r, ptrdiff_t position) {
+    ptrdiff_t low = 0, high = r->tensors;
+    while (high - low > 1) {
+        ptrdiff_t middle = low + (high - low) / 2;
+        if (r->starts[middle] <= position)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Runs BODY for each piece of a tensor in chunk `index`: `t` its tensor, `at` its byte offset, `n` its length. */
+#define FOR_PIECES(R, INDEX, BODY)                                                               \
+    do {                                                                                         \
+        ptrdiff_t from = (INDEX)*CHUNK, to = from + CHUNK;                                       \
+        if (to > (R)->elements) to = (R)->elements;                                              \
+        for (ptrdiff_t t = tensor_at(R, from); from < to; t++) {                                 \
+            ptrdiff_t end = (R)->starts[t + 1] < to ? (R)->starts[t + 1] : to, n = end - from;   \
+            size_t at = (size_t)(from - (R)->starts[t]) * (R)->width;                            \
+            if (n > 0) BODY;                                                                     \
+            from = end;                                                                          \
+        }                                                                                        \
+    } while (0)
+
+static void run(const row *r, void (*work)(void *, ptrdiff_t), void *context, int threads) {
+    ptrdiff_t chunks = (r->elements + CHUNK - 1) / CHUNK;
+    Py_BEGIN_ALLOW_THREADS
+    gaf_parallel(work, context, chunks, threads);
+    Py_END_ALLOW_THREADS
+}
+
+static const gaf_loops *loops_of(const char *isa, int function, int type) {
+    gaf_table table = table_of(isa);
+    if (!table || function < 0 || function >= GAF_FUNCTIONS || type < 0 || type >= GAF_TYPES_COUNT) {
+        PyErr_Format(PyExc_ValueError, "no kernel for instruction set %s, function %d, type %d", isa, function, type);
+        return NULL;
+    }
+    return &table[function][type];
+}
+
+typedef struct {
+    row r;
+    gaf_sgd_args args;
+    gaf_sgd_loop loop;
+    char **w, **g, **v, **fresh;
+} sgd_job;
+
+static void sgd_work(void *context, ptrdiff_t index) {
+    sgd_job *j = context;
+    FOR_PIECES(&j->r, index, j->loop(&j->args, j->w[t] + at, j->g[t] + at, j->v ? j->v[t] + at : NULL,
+                                     j->fresh && j->fresh[t], n));
+}
+
+static PyObject *sgd(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *isa;
+    int function, type, before, threads;
+    PyObject *sizes, *w, *g, *v, *fresh, *result = NULL;
+    sgd_job j = {0};
+    gaf_sgd_args *s = &j.args;
+    if (!PyArg_ParseTuple(args, "siip(dd)OOOOO(dddddddp)i", &isa, &function, &type, &before, &s->factors.alpha,
+                          &s->factors.beta, &sizes, &w, &g, &v, &fresh, &s->sign, &s->inverse_scale,
+                          &s->weight_decay, &s->inner, &s->outer, &s->momentum, &s->gain, &s->nesterov, &threads))
+        return NULL;
+    const gaf_loops *loops = loops_of(isa, function, type);
+    if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w) && addresses(g, j.r.tensors, &j.g) &&
+        addresses(v, j.r.tensors, &j.v) && addresses(fresh, j.r.tensors, &j.fresh)) {
+        j.loop = loops->sgd[!before][j.v != NULL];
+        run(&j.r, sgd_work, &j, threads);
+        result = Py_NewRef(Py_None);
+    }
+    free(j.r.starts), free(j.w), free(j.g), free(j.v), free(j.fresh);
+    return result;
+}
+
+typedef struct {
+    row r;
+    gaf_adam_args args;
+    gaf_adam_loop loop;
+    char **w, **g, **m, **v, **top;
+    double *step_sizes, *root_corrections;
+} adam_job;
+
+static void adam_work(void *context, ptrdiff_t index) {
+    adam_job *j = context;
+    FOR_PIECES(&j->r, index, j->loop(&j->args, j->w[t] + at, j->g[t] + at, j->m[t] + at, j->v[t] + at,
+                                     j->top ? j->top[t] + at : NULL, j->step_sizes[t], j->root_corrections[t], n));
+}
+
+static PyObject *adam(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *isa;
+    int function, type, threads;
+    PyObject *sizes, *w, *g, *m, *v, *top, *steps, *roots, *result = NULL;
+    adam_job j = {0};
+    gaf_adam_args *s = &j.args;
+    if (!PyArg_ParseTuple(args, "sii(dd)OOOOOOOO(dddddddd)i", &isa, &function, &type, &s->factors.alpha,
+                          &s->factors.beta, &sizes, &w, &g, &m, &v, &top, &steps, &roots, &s->sign, &s->inverse_scale,
+                          &s->shrink, &s->weight_decay, &s->one_minus_beta1, &s->beta2, &s->one_minus_beta2, &s->eps,
+                          &threads))
+        return NULL;
+    const gaf_loops *loops = loops_of(isa, function, type);
+    if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w) && addresses(g, j.r.tensors, &j.g) &&
+        addresses(m, j.r.tensors, &j.m) && addresses(v, j.r.tensors, &j.v) && addresses(top, j.r.tensors, &j.top) &&
+        doubles(steps, j.r.tensors, &j.step_sizes) && doubles(roots, j.r.tensors, &j.root_corrections)) {
+        j.loop = loops->adam[j.top != NULL];
+        run(&j.r, adam_work, &j, threads);
+        result = Py_NewRef(Py_None);
+    }
+    free(j.r.starts), free(j.w), free(j.g), free(j.m), free(j.v), free(j.top);
+    free(j.step_sizes), free(j.root_corrections);
+    return result;
+}
+
+typedef struct {
+    row r;
+    gaf_factors factors;
+    gaf_activate_loop loop;
+    char **g;
+    int64_t *largest; /* one for each chunk */
+} activate_job;
+
+static void activate_work(void *context, ptrdiff_t index) {
+    activate_job *j = context;
+    int64_t largest = 0, bits;
+    FOR_PIECES(&j->r, index, {
+        bits = j->loop(&j->factors, j->g[t] + at, n);
+        largest = bits > largest ? bits : largest;
+    });
+    j->largest[index] = largest;
+}
+
+static PyObject *activate(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *isa;
+    int function, type, threads;
+    PyObject *sizes, *g, *result = NULL;
+    activate_job j = {0};
+    if (!PyArg_ParseTuple(args, "sii(dd)OOi", &isa, &function, &type, &j.factors.alpha, &j.factors.beta, &sizes, &g,
+                          &threads))
+        return NULL;
+    const gaf_loops *loops = loops_of(isa, function, type);
+    if (loops && make_row(sizes, type, &j.r) && addresses(g, j.r.tensors, &j.g)) {
+        ptrdiff_t chunks = (j.r.elements + CHUNK - 1) / CHUNK;
+        j.loop = loops->activate;
+        j.largest = calloc((size_t)chunks + 1, sizeof *j.largest);
+        if (!j.largest) {
+            PyErr_NoMemory();
+        } else {
+            run(&j.r, activate_work, &j, threads);
+            int64_t largest = 0;
+            for (ptrdiff_t i = 0; i < chunks; i++) largest = j.largest[i] > largest ? j.largest[i] : largest;
+            double value;
+            if (type == GAF_F64)
+                memcpy(&value, &largest, sizeof value);
+            else
+                value = gaf_float((int32_t)largest);
+            result = PyFloat_FromDouble(value);
+        }
+    }
+    free(j.r.starts), free(j.g), free(j.largest);
+    return result;
+}
+
+static PyMethodDef METHODS[] = {
+    {"instruction_sets", instruction_sets, METH_NOARGS, "What this CPU can run, best first."},
+    {"sgd", sgd, METH_VARARGS, "One step of SGD for tensors of one type."},
+    {"adam", adam, METH_VARARGS, "One step of Adam for tensors of one type."},
+    {"activate", activate, METH_VARARGS, "f in place; returns the largest absolute value before."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, METHODS, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&MODULE); }

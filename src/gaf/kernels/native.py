@@ -1,0 +1,331 @@
+"""Native CPU kernels: one pass over memory for the whole list of tensors.
+
+The loops are C (``csrc/``), chosen at run time by what the CPU has. Sharded tensors are served by their
+local shard. Where :func:`refusal` returns a reason, the rules over torch operations serve instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gaf.functions.lift import local_shard
+
+try:
+    from gaf.kernels import _native  # type: ignore[attr-defined]
+except ImportError:  # built without a C compiler
+    _native: Any = None
+
+FUNCTIONS = {"arctan": 0, "tanh": 1, "log": 2}
+TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+
+INSTRUCTION_SETS: tuple[str, ...] = tuple(_native.instruction_sets()) if _native else ()
+
+
+def instruction_set() -> str:
+    """The instruction set in use: the best the CPU has, or the one that GAF_ISA names."""
+    wanted = os.environ.get("GAF_ISA")
+    if wanted is None:
+        return INSTRUCTION_SETS[0]
+    if wanted not in INSTRUCTION_SETS:
+        raise RuntimeError(
+            f"GAF_ISA={wanted} is not available; this machine has {', '.join(INSTRUCTION_SETS)}"
+        )
+    return wanted
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)  # other subclasses may have no memory of their own
+
+
+def refusal(function: str, *lists: Sequence[Tensor | None]) -> str | None:
+    """Why the kernels cannot serve these tensors (parallel lists), or None if they can."""
+    if _native is None:
+        return "the native kernels were not built (no C compiler when gaf was installed)"
+    if function not in FUNCTIONS:
+        return f"{function} has no native kernel"
+    flat = [t for tensors in lists for t in tensors if t is not None]
+    if not flat or _all_alike(flat):
+        return None
+    for tensors in zip(*lists, strict=True):
+        reason = _refusal_of_one([local_shard(t) for t in tensors if t is not None])
+        if reason is not None:
+            return reason
+    return None
+
+
+def _all_alike(tensors: list[Tensor]) -> bool:
+    """Whether all are plain contiguous CPU tensors of one type that has a kernel: the usual case."""
+    dtype = tensors[0].dtype
+    return dtype in TYPES and all(
+        type(t) in _PLAIN
+        and t.dtype is dtype
+        and t.is_cpu
+        and t.layout is torch.strided
+        and t.is_contiguous()
+        for t in tensors
+    )
+
+
+def _refusal_of_one(tensors: Sequence[Tensor]) -> str | None:
+    """The same for a parameter with its gradient and its state."""
+    first = tensors[0]
+    if first.dtype not in TYPES:
+        return f"the native kernels take {', '.join(map(str, TYPES))}, not {first.dtype}"
+    for t in tensors:
+        if type(t) not in _PLAIN:
+            return f"the native kernels take plain tensors, not {type(t).__name__}"
+        if t.device.type != "cpu" or t.layout != torch.strided:
+            return f"the native kernels take dense CPU tensors, not {t.device.type} {t.layout}"
+        if t.dtype != first.dtype:
+            return f"a gradient or state is {t.dtype} where its parameter is {first.dtype}"
+        if t.stride() != first.stride() or not _dense(t):
+            return "a parameter, its gradient and its state are not laid out alike in memory"
+    return None
+
+
+def _dense(t: Tensor) -> bool:
+    """Whether the elements fill a block of memory without gaps or overlaps, in any order."""
+    expected = 1
+    for stride, size in sorted(zip(t.stride(), t.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+# The kernels are operators of torch's dispatcher, so that torch.compile sees an op; an eager step calls the
+# same functions without the way through the dispatcher. Numbers that may change from step to step travel in a
+# tensor: a compiled step need not be compiled anew for them.
+_LIBRARY = torch.library.Library("gaf", "DEF")
+_LIBRARY.define(
+    "sgd_(Tensor(a!)[] ws, Tensor[] gs, Tensor(b!)[] vs, bool[] fresh, str function, str placement, "
+    "bool nesterov, bool maximize, Tensor numbers, Tensor? grad_scale, Tensor? found_inf) -> ()"
+)
+_LIBRARY.define(
+    "adam_(Tensor(a!)[] ws, Tensor[] gs, Tensor(b!)[] ms, Tensor(c!)[] vs, Tensor(d!)[] tops, "
+    "Tensor(e!)[] steps, str function, bool decoupled, bool maximize, Tensor numbers, "
+    "Tensor? grad_scale, Tensor? found_inf) -> ()"
+)
+_LIBRARY.define("activate_(Tensor(a!)[] gs, str function, Tensor numbers) -> Tensor")
+
+
+def sgd(
+    ws: Sequence[Tensor],
+    gs: Sequence[Tensor],
+    vs: Sequence[Tensor | None],
+    function: str,
+    params: tuple[float, ...],
+    *,
+    placement: str,
+    lr: float | Tensor,
+    momentum: float,
+    dampening: float,
+    weight_decay: float | Tensor,
+    nesterov: bool,
+    maximize: bool,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> list[Tensor | None]:
+    """One step of each tensor of ``ws`` in place, as :func:`gaf.optim.rules.sgd`."""
+    fresh: list[bool] = []
+    velocities: list[Tensor] = []
+    if momentum != 0:
+        fresh = [v is None for v in vs]
+        velocities = [torch.empty_like(w) if v is None else v for w, v in zip(ws, vs, strict=True)]
+    step = torch.ops.gaf.sgd_ if torch.compiler.is_compiling() else _sgd
+    step(
+        _local(ws),
+        _local(gs),
+        _local(velocities),
+        fresh,
+        function,
+        placement,
+        nesterov,
+        maximize,
+        _numbers(*params, lr, weight_decay, momentum, 1 - dampening),
+        grad_scale,
+        found_inf,
+    )
+    return list(velocities) or [None] * len(ws)
+
+
+@torch.library.impl(_LIBRARY, "sgd_", "CPU")
+def _sgd(
+    ws: list[Tensor],
+    gs: list[Tensor],
+    vs: list[Tensor],
+    fresh: list[bool],
+    function: str,
+    placement: str,
+    nesterov: bool,
+    maximize: bool,
+    numbers: Tensor,
+    grad_scale: Tensor | None,
+    found_inf: Tensor | None,
+) -> None:
+    if found_inf is not None and found_inf.item():
+        return
+    alpha, beta, lr, weight_decay, momentum, gain = numbers.tolist()
+    inner, outer = (-lr, 1.0) if placement == "update" else (1.0, -lr)
+    sign = -1.0 if maximize else 1.0
+    scale = 1.0 if grad_scale is None else 1.0 / grad_scale.item()
+    for dtype, batch in _by_type(ws):
+        _native.sgd(
+            instruction_set(),
+            FUNCTIONS[function],
+            TYPES[dtype],
+            placement == "gradient",
+            (alpha, beta),
+            [ws[i].numel() for i in batch],
+            [ws[i].data_ptr() for i in batch],
+            [gs[i].data_ptr() for i in batch],
+            [vs[i].data_ptr() for i in batch] if vs else None,
+            [int(fresh[i]) for i in batch] if vs else None,
+            (sign, scale, weight_decay, inner, outer, momentum, gain, nesterov),
+            torch.get_num_threads(),
+        )
+
+
+def adam(
+    ws: Sequence[Tensor],
+    gs: Sequence[Tensor],
+    ms: Sequence[Tensor],
+    vs: Sequence[Tensor],
+    tops: Sequence[Tensor],
+    steps: Sequence[Tensor],
+    function: str,
+    params: tuple[float, ...],
+    *,
+    lr: float | Tensor,
+    betas: tuple[float | Tensor, float | Tensor],
+    eps: float,
+    weight_decay: float,
+    decoupled_weight_decay: bool,
+    maximize: bool,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> None:
+    """One step of Adam on f(gradient), in place; ``tops`` is empty without amsgrad."""
+    step = torch.ops.gaf.adam_ if torch.compiler.is_compiling() else _adam
+    step(
+        _local(ws),
+        _local(gs),
+        _local(ms),
+        _local(vs),
+        _local(tops),
+        list(steps),
+        function,
+        decoupled_weight_decay,
+        maximize,
+        _numbers(*params, lr, *betas, eps, weight_decay),
+        grad_scale,
+        found_inf,
+    )
+
+
+@torch.library.impl(_LIBRARY, "adam_", "CPU")
+def _adam(
+    ws: list[Tensor],
+    gs: list[Tensor],
+    ms: list[Tensor],
+    vs: list[Tensor],
+    tops: list[Tensor],
+    steps: list[Tensor],
+    function: str,
+    decoupled: bool,
+    maximize: bool,
+    numbers: Tensor,
+    grad_scale: Tensor | None,
+    found_inf: Tensor | None,
+) -> None:
+    if found_inf is not None and found_inf.item():
+        return
+    alpha, beta, lr, beta1, beta2, eps, weight_decay = numbers.tolist()
+    torch._foreach_add_(steps, 1)
+    counts = [step.item() for step in steps]
+    sizes = {count: lr / (1 - beta1**count) for count in set(counts)}
+    roots = {count: (1 - beta2**count) ** 0.5 for count in set(counts)}
+    sign = -1.0 if maximize else 1.0
+    scale = 1.0 if grad_scale is None else 1.0 / grad_scale.item()
+    shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
+    for dtype, batch in _by_type(ws):
+        _native.adam(
+            instruction_set(),
+            FUNCTIONS[function],
+            TYPES[dtype],
+            (alpha, beta),
+            [ws[i].numel() for i in batch],
+            [ws[i].data_ptr() for i in batch],
+            [gs[i].data_ptr() for i in batch],
+            [ms[i].data_ptr() for i in batch],
+            [vs[i].data_ptr() for i in batch],
+            [tops[i].data_ptr() for i in batch] if tops else None,
+            [sizes[counts[i]] for i in batch],
+            [roots[counts[i]] for i in batch],
+            (sign, scale, shrink, l2, 1 - beta1, beta2, 1 - beta2, eps),
+            torch.get_num_threads(),
+        )
+
+
+def activate(gs: Sequence[Tensor], function: str, params: tuple[float, ...]) -> Tensor:
+    """f in place on each tensor; returns the largest absolute value there was, NaN if one was."""
+    act = torch.ops.gaf.activate_ if torch.compiler.is_compiling() else _activate
+    return act(_local(gs), function, _numbers(*params))
+
+
+@torch.library.impl(_LIBRARY, "activate_", "CPU")
+def _activate(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
+    alpha, beta = numbers.tolist()
+    largest = [
+        _native.activate(
+            instruction_set(),
+            FUNCTIONS[function],
+            TYPES[dtype],
+            (alpha, beta),
+            [gs[i].numel() for i in batch],
+            [gs[i].data_ptr() for i in batch],
+            torch.get_num_threads(),
+        )
+        for dtype, batch in _by_type(gs)
+    ]
+    wide = torch.float64 if any(g.dtype == torch.float64 for g in gs) else torch.float32
+    return torch.tensor(largest, dtype=wide).amax() if largest else torch.tensor(0.0)
+
+
+@torch.library.register_fake("gaf::sgd_", lib=_LIBRARY)
+@torch.library.register_fake("gaf::adam_", lib=_LIBRARY)
+def _nothing(*args: Any) -> None:
+    """What torch.compile sees of a step: it returns nothing."""
+
+
+@torch.library.register_fake("gaf::activate_", lib=_LIBRARY)
+def _a_number(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
+    wide = torch.float64 if any(g.dtype == torch.float64 for g in gs) else torch.float32
+    return torch.empty((), dtype=wide)
+
+
+def _numbers(*values: float | Tensor) -> Tensor:
+    """Numbers, and tensors of one number, in one float64 tensor."""
+    if torch.compiler.is_compiling() or any(isinstance(value, Tensor) for value in values):
+        one = torch.ones((), dtype=torch.float64)  # a product, since torch.tensor(x) compiles x in
+        return torch.stack([(one * value).reshape(()) for value in values])
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
+    if all(type(t) in _PLAIN for t in tensors):
+        return list(tensors)
+    return [local_shard(t) for t in tensors]
+
+
+def _by_type(tensors: Sequence[Tensor]) -> list[tuple[torch.dtype, Sequence[int]]]:
+    """The indices of the tensors of each dtype."""
+    batches: dict[torch.dtype, list[int]] = {}
+    for i, t in enumerate(tensors):
+        batches.setdefault(t.dtype, []).append(i)
+    return list(batches.items())

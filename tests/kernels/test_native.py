@@ -1,0 +1,374 @@
+"""The native kernels against the reference rules: parameters, state and ``p.grad`` after 100 steps."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+import gaf
+from gaf.kernels import native
+from gaf.optim import rules
+from gaf.optim.select import implementation
+
+if not native.INSTRUCTION_SETS:
+    pytest.skip("the native kernels were not built", allow_module_level=True)
+
+STEPS = 100
+# Relative to the largest entry of all tensors.
+TOLERANCE = {
+    torch.float32: 3e-6,
+    torch.float64: 1e-14,
+    torch.bfloat16: 4 * 2.0**-8,
+    torch.float16: 4 * 2.0**-11,
+}
+
+
+@pytest.fixture(params=native.INSTRUCTION_SETS)
+def isa(request, monkeypatch) -> str:
+    monkeypatch.setenv("GAF_ISA", request.param)
+    return request.param
+
+
+def parameters(dtype: torch.dtype) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(37, 29), (1,), (), (0, 3), (5, 4, 3, 3), (33_001,)]
+    params = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+    params.append(torch.randn(8, 4, 3, 3).to(dtype, memory_format=torch.channels_last))
+    params.append(torch.randn(6, 9, generator=generator).to(dtype).t())
+    return params
+
+
+def train(kind, dtype, steps=STEPS, **kwargs):
+    torch.manual_seed(0)
+    params = parameters(dtype)
+    opt = kind(params, lr=0.01, **kwargs)
+    generator = torch.Generator().manual_seed(1)
+    for step in range(steps):
+        for p in params:
+            # each in the linear range, the bend and saturation
+            size = 10.0 ** (2 - 6 * torch.rand(p.shape, generator=generator))
+            sign = torch.randn(p.shape, generator=generator).sign()
+            p.grad = torch.empty_like(p).copy_(size * sign)
+        kept = [p.grad.clone() for p in params]
+        opt.param_groups[0]["lr"] = 0.01 / (1 + step % 5)
+        opt.step()
+        assert all(torch.equal(p.grad, grad) for p, grad in zip(params, kept, strict=True))
+    return params, [opt.state[p] for p in params]
+
+
+def check_close(fused, reference, dtype) -> None:
+    pairs = list(zip(fused[0], reference[0], strict=True))
+    for ours, theirs in zip(fused[1], reference[1], strict=True):
+        assert ours.keys() == theirs.keys()
+        pairs += [(ours[key], theirs[key]) for key in ours if key != "step"]
+        assert ours.get("step") == theirs.get("step")
+    worst = 0.0
+    largest = max(b.abs().max().item() for _, b in pairs if b.numel())
+    for a, b in pairs:
+        assert a.dtype == b.dtype
+        assert a.stride() == b.stride()
+        if a.numel():
+            worst = max(worst, (a.double() - b.double()).abs().max().item() / largest)
+    assert worst <= TOLERANCE[dtype]
+
+
+SGD_CASES = [
+    {"momentum": 0.9, "weight_decay": 1e-3},
+    {"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3, "maximize": True},
+    {"momentum": 0.5, "dampening": 0.3},
+    {"weight_decay": 1e-3},
+    {"maximize": True},
+]
+
+
+@pytest.mark.parametrize("dtype", native.TYPES, ids=str)
+@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
+@pytest.mark.parametrize("name", native.FUNCTIONS)
+def test_sgd(isa, name, placement, dtype):
+    for case in SGD_CASES:
+        if placement == "momentum" and "momentum" not in case:
+            continue
+        kwargs = {"activation": name, "placement": placement, **case}
+        steps = STEPS if dtype == torch.float32 and case is SGD_CASES[0] else 5
+        check_close(
+            train(gaf.SGD, dtype, steps, fused=True, **kwargs),
+            train(gaf.SGD, dtype, steps, foreach=False, **kwargs),
+            dtype,
+        )
+
+
+@pytest.mark.parametrize("dtype", native.TYPES, ids=str)
+@pytest.mark.parametrize("kind", [gaf.Adam, gaf.AdamW])
+@pytest.mark.parametrize("name", native.FUNCTIONS)
+def test_adam(isa, name, kind, dtype):
+    for amsgrad, decay, maximize in itertools.product([False, True], [0.0, 0.1], [False, True]):
+        kwargs = {
+            "activation": name,
+            "amsgrad": amsgrad,
+            "weight_decay": decay,
+            "maximize": maximize,
+        }
+        steps = 20 if dtype == torch.float32 else 5
+        check_close(
+            train(kind, dtype, steps, fused=True, **kwargs),
+            train(kind, dtype, steps, foreach=False, **kwargs),
+            dtype,
+        )
+
+
+def test_a_wrong_placement_is_caught():
+    right = train(gaf.SGD, torch.float32, 5, foreach=False, momentum=0.9, activation="log")
+    wrong = train(
+        gaf.SGD, torch.float32, 5, fused=True, momentum=0.9, activation="log", placement="gradient"
+    )
+    with pytest.raises(AssertionError):
+        check_close(wrong, right, torch.float32)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_the_number_of_threads_changes_nothing(threads):
+    before = torch.get_num_threads()
+    expected = train(gaf.SGD, torch.float32, 3, fused=True, momentum=0.9, activation="tanh")
+    try:
+        torch.set_num_threads(threads)
+        found = train(gaf.SGD, torch.float32, 3, fused=True, momentum=0.9, activation="tanh")
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, found[0], expected[0]))
+
+
+def big_step(results: list, number: int) -> None:
+    w, v = torch.ones(300_000), torch.ones(300_000)
+    g = torch.full((300_000,), 0.01 * (number + 1))
+    for _ in range(20):
+        native.sgd([w], [g], [v], "arctan", (0.1, 20.0), **PLAIN)
+    results[number] = w
+
+
+PLAIN = {
+    "placement": "momentum",
+    "lr": 0.1,
+    "momentum": 0.9,
+    "dampening": 0.0,
+    "weight_decay": 0.0,
+    "nesterov": False,
+    "maximize": False,
+}
+
+
+def test_several_python_threads_at_once():
+    torch.set_num_threads(2)
+    try:
+        results: list = [None] * 4
+        workers = [threading.Thread(target=big_step, args=(results, i)) for i in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        torch.set_num_threads(1)
+    for number, w in enumerate(results):
+        alone: list = [None] * 4
+        big_step(alone, number)
+        assert torch.equal(w, alone[number])
+
+
+FORK = """
+import os, sys, torch
+from gaf.kernels import native
+torch.set_num_threads(2)
+w, g, v = torch.ones(300_000), torch.full((300_000,), 0.01), torch.zeros(300_000)
+plain = dict(placement="momentum", lr=0.1, momentum=0.9, dampening=0.0, weight_decay=0.0,
+             nesterov=False, maximize=False)
+step = lambda: native.sgd([w], [g], [v], "arctan", (0.1, 20.0), **plain)
+step()                                   # the pool exists
+child = os.fork()
+step()                                   # on both sides
+if child == 0:
+    os._exit(0 if abs(w[0].item() - w[-1].item()) == 0 and w[0] < 1 else 3)
+_, status = os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_after_a_fork():
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=60)
+
+
+def test_loss_scaling_inside_the_kernel():
+    """grad_scale divides, found_inf skips; p.grad stays scaled, as the scaler left it."""
+    for kind, kwargs in [(gaf.SGD, {"momentum": 0.9}), (gaf.Adam, {})]:
+        opts = []
+        for scaled in (False, True):
+            w = torch.full((1000,), 2.0)
+            opt = kind([w], lr=0.1, activation="arctan", fused=True, **kwargs)
+            assert opt._step_supports_amp_scaling
+            for value in (0.3, float("inf"), -0.01):
+                if value == float("inf") and not scaled:
+                    continue
+                w.grad = torch.full((1000,), value * (1024.0 if scaled else 1.0))
+                if scaled:
+                    opt.grad_scale = torch.tensor(1024.0)
+                    opt.found_inf = torch.tensor(float(value == float("inf")))
+                kept = w.grad.clone()
+                opt.step()
+                assert torch.equal(w.grad, kept)
+            opts.append((w, opt.state[w]))
+        (w, state), (scaled_w, scaled_state) = opts
+        assert torch.equal(w, scaled_w)
+        assert state.keys() == scaled_state.keys()
+        assert all(torch.equal(state[key], scaled_state[key]) for key in state)
+
+
+@pytest.mark.parametrize("unscale_first", [False, True])
+@pytest.mark.parametrize("kind", [gaf.SGD, gaf.Adam, gaf.AdamW])
+def test_a_real_scaler(kind, unscale_first):
+    """Training under GradScaler with fused=True is training without it, and a skipped step is none."""
+    hyper = {"lr": 0.05, "activation": "arctan", "fused": True}
+    hyper |= {"momentum": 0.9} if kind is gaf.SGD else {}
+    w, scaled_w = torch.ones(50, requires_grad=True), torch.ones(50, requires_grad=True)
+    opt, scaled_opt = kind([w], **hyper), kind([scaled_w], **hyper)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16)
+    monitor = gaf.Monitor(scaled_opt)
+    x = torch.linspace(-1, 1, 50)
+    for step in range(6):
+        overflow = step in (0, 3)
+        if not overflow:
+            opt.zero_grad()
+            (w * x).square().mean().backward()
+            opt.step()
+        scaled_opt.zero_grad()
+        loss = (scaled_w * x).square().mean() * (float("inf") if overflow else 1.0)
+        scaler.scale(loss).backward()
+        if unscale_first:
+            scaler.unscale_(scaled_opt)
+        kept = scaled_w.grad.clone()
+        scaler.step(scaled_opt)
+        scaler.update()
+        assert torch.equal(scaled_w.grad, kept) or overflow
+        assert torch.equal(w, scaled_w)
+    for key, value in opt.state[w].items():
+        assert torch.equal(value, scaled_opt.state[scaled_w][key])
+    assert len(monitor.records) == 4
+
+
+def test_a_first_step_that_is_skipped_leaves_no_state():
+    w = torch.ones(3)
+    opt = gaf.SGD([w], lr=0.1, momentum=0.9, activation="arctan", fused=True)
+    w.grad, opt.found_inf, opt.grad_scale = torch.ones(3), torch.tensor(1.0), torch.tensor(2.0)
+    opt.step()
+    assert torch.equal(w, torch.ones(3))
+    assert "momentum_buffer" not in opt.state[w]
+
+
+class TestSelection:
+    """Who serves a group."""
+
+    def how(self, p, g=None, activation="arctan", **kwargs):
+        opt = gaf.SGD([p], lr=0.1, activation=activation, **kwargs)
+        return implementation(opt.param_groups[0], [p], [torch.zeros_like(p) if g is None else g])
+
+    def test_by_default_native(self):
+        assert self.how(torch.zeros(3)) == "native"
+        assert self.how(torch.zeros(3), fused=True) == "native"
+
+    def test_what_is_asked_for(self):
+        assert self.how(torch.zeros(3), foreach=True) == "foreach"
+        assert self.how(torch.zeros(3), foreach=False) == "single"
+        assert self.how(torch.zeros(3), fused=False) == "single"
+
+    @pytest.mark.parametrize(
+        ("p", "g"),
+        [
+            (torch.zeros(3, dtype=torch.complex64), None),
+            (torch.zeros(4, 6), torch.zeros(6, 4).t()),
+            (torch.zeros(3), torch.zeros(3).to_sparse()),
+            (torch.zeros(4, 6)[:, ::2], torch.zeros(4, 6)[:, ::2]),
+            (torch.zeros(3).expand(2, 3), torch.zeros(3).expand(2, 3)),
+        ],
+        ids=["complex", "other order", "sparse", "gaps", "overlap"],
+    )
+    def test_what_it_cannot_serve(self, p, g):
+        assert self.how(p, g) == "single"
+        with pytest.raises(RuntimeError, match="`fused=True` cannot be honoured"):
+            self.how(p, g, fused=True)
+
+    def test_a_function_of_ones_own_falls_back_by_group(self):
+        @gaf.register
+        class Cubert(gaf.Activation):
+            @staticmethod
+            def formula(xp, g):
+                return xp.sign(g) * xp.abs(g) ** (1 / 3)
+
+        try:
+            a, b = torch.zeros(2), torch.zeros(2)
+            groups = [{"params": a, "activation": "cubert"}, {"params": b, "activation": "tanh"}]
+            opt = gaf.SGD(groups, lr=0.1)
+            found = [implementation(g, g["params"], g["params"]) for g in opt.param_groups]
+            assert found == ["single", "native"]
+            with pytest.raises(RuntimeError, match="cubert has no native kernel"):
+                gaf.SGD([a], lr=0.1, activation="cubert", fused=True)
+        finally:
+            gaf.functions.registry._REGISTRY.pop("cubert")
+
+    def test_differentiable(self):
+        assert self.how(torch.zeros(3), differentiable=True) == "single"
+
+    def test_an_unknown_instruction_set(self, monkeypatch):
+        monkeypatch.setenv("GAF_ISA", "mmx")
+        with pytest.raises(RuntimeError, match="GAF_ISA=mmx is not available; this machine has"):
+            native.activate([torch.zeros(3)], "tanh", (1.0, 1.0))
+
+
+def test_no_tensor_sized_allocation():
+    """A step allocates nothing of the size of a parameter."""
+    w, g = torch.zeros(1_000_000), torch.ones(1_000_000)
+    opt = gaf.SGD([w], lr=0.1, momentum=0.9, activation="arctan")
+    w.grad = g
+    opt.step()
+    with torch.profiler.profile(profile_memory=True) as profile:
+        opt.step()
+    allocated = [event.cpu_memory_usage for event in profile.events() if event.cpu_memory_usage > 0]
+    assert sum(allocated) < 10_000, allocated
+
+
+@pytest.mark.parametrize("backend", ["aot_eager"])
+def test_compiled(backend):
+    """fused=True under torch.compile is the same op, and lr, alpha and beta are not compiled in."""
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    params = [torch.ones(8, requires_grad=True), torch.ones(5, 3, requires_grad=True)]
+    copies = [p.detach().clone().requires_grad_() for p in params]
+    kwargs = {"lr": 0.1, "momentum": 0.9, "activation": "arctan", "fused": True}
+    compiled, eager = gaf.SGD(params, **kwargs), gaf.SGD(copies, **kwargs)
+    step = torch.compile(compiled.step, backend=backend)
+    graphs = []
+    for number in range(5):
+        for p, copy in zip(params, copies, strict=True):
+            p.grad, copy.grad = torch.full_like(p, 0.1), torch.full_like(p, 0.1)
+        for opt in (compiled, eager):
+            opt.param_groups[0]["lr"] = 0.1 / (1 + number)
+            opt.param_groups[0]["gaf_params"] = (0.1 + 0.1 * number, 20.0)
+        step()
+        eager.step()
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert all(map(torch.equal, params, copies))
+    assert graphs[-1] == graphs[1]
+
+
+def test_the_reference_is_what_is_meant():
+    """One number by hand: arctan on the velocity, as :mod:`gaf.optim.rules` says."""
+    w, g = torch.tensor([1.0]), torch.tensor([0.05])
+    velocity = rules.sgd(w.clone(), g, None, gaf.Arctan(0.1, 20), **PLAIN)
+    native.sgd([w], [g], [None], "arctan", (0.1, 20.0), **PLAIN)
+    assert velocity == g
+    assert w.item() == pytest.approx(1 - 0.1 * 0.1 * 0.7853981633974483, rel=1e-7)

@@ -1,0 +1,131 @@
+"""The native formulas against float64, over the whole range of float32, on every instruction set."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import gaf
+from gaf.kernels import native
+
+if not native.INSTRUCTION_SETS:
+    pytest.skip("the native kernels were not built", allow_module_level=True)
+
+# (alpha, beta) from 1e-3 to 1e7: the paper's presets, and every corner.
+FACTORS = [
+    (0.1, 20.0),
+    (0.2, 10.0),
+    (1.0, 1.0),
+    (0.3, 0.7),
+    (5.0, 1.5),
+    (1e3, 1e-3),
+    (1e-3, 1e-3),
+    (1e-3, 1e7),
+    (1e7, 1e-3),
+    (1e7, 1e7),
+]
+# Observed over the sweep: with FMA arctan 2.4, tanh 3.4, log 2.4; portable 3.2, 3.8, 3.3.
+ULP = 4.0
+STRIDE = 1009  # of the 2^31 positive float32 numbers; `make test-slow` takes each 251st
+
+
+@pytest.fixture(params=native.INSTRUCTION_SETS)
+def isa(request, monkeypatch) -> str:
+    monkeypatch.setenv("GAF_ISA", request.param)
+    return request.param
+
+
+def sweep(stride: int) -> torch.Tensor:
+    """Positive finite float32 numbers, subnormals included, and as many negative ones."""
+    bits = torch.arange(0, 0x7F800000, stride, dtype=torch.int32)
+    values = bits.view(torch.float32)
+    return torch.cat([values, -values[:: max(1, values.numel() // 1000)]])
+
+
+def error_in_ulp(name: str, alpha: float, beta: float, g: torch.Tensor) -> float:
+    """The worst error, in units of the last place of the true value; the smallest is the subnormal one."""
+    result = g.clone()
+    native.activate([result], name, (alpha, beta))
+    truth = gaf.parse(f"{name}({alpha!r}, {beta!r})")(g.double())
+    fits = truth.abs() <= torch.finfo(torch.float32).max
+    exponent = torch.floor(torch.log2(truth.abs().clamp(min=2.0**-126)))
+    error = (result.double() - truth).abs() / 2.0 ** (exponent - 23)
+    assert torch.isinf(result[~fits]).all()
+    return error[fits].max().item()
+
+
+@pytest.mark.parametrize("name", native.FUNCTIONS)
+def test_float32(isa, name):
+    g = sweep(STRIDE)
+    for alpha, beta in FACTORS:
+        assert error_in_ulp(name, alpha, beta, g) <= ULP, (alpha, beta)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", native.FUNCTIONS)
+def test_float32_densely(isa, name):
+    g = sweep(251)
+    for alpha, beta in FACTORS:
+        assert error_in_ulp(name, alpha, beta, g) <= ULP, (alpha, beta)
+
+
+@pytest.mark.parametrize("dtype", native.TYPES, ids=str)
+@pytest.mark.parametrize("name", native.FUNCTIONS)
+def test_ends_of_the_range(isa, name, dtype):
+    """±0 keep their sign, ±inf go to the bound, NaN stays, subnormals are not flushed."""
+    tiny = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    huge = torch.finfo(dtype).max
+    g = torch.tensor(
+        [0.0, -0.0, math.inf, -math.inf, math.nan, tiny, -tiny, huge, -huge], dtype=dtype
+    )
+    for alpha, beta in FACTORS:
+        result = g.clone()
+        native.activate([result], name, (alpha, beta))
+        expected = gaf.parse(f"{name}({alpha!r}, {beta!r})")(g)
+        # float16 and bfloat16 may round to either side where float32 differs in its last bit
+        torch.testing.assert_close(
+            result, expected, rtol=2 * torch.finfo(dtype).eps, atol=tiny, equal_nan=True
+        )
+        assert torch.equal(torch.signbit(result), torch.signbit(g)) or math.isnan(g[4])
+        assert torch.signbit(result[:4]).tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_every_half_precision_number(isa, dtype):
+    """All 65,536 of them: loaded, activated in float32, and rounded once, to nearest."""
+    g = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
+    for name in native.FUNCTIONS:
+        result = g.clone()
+        native.activate([result], name, (0.1, 20.0))
+        exact = gaf.parse(name)(g.double())
+        expected = exact.to(dtype)
+        off = (result.view(torch.int16).int() - expected.view(torch.int16).int()).abs()
+        off[torch.isnan(g)] = 0
+        assert torch.isnan(result[torch.isnan(g)]).all()
+        assert off.max() <= 1
+        assert (off == 1).float().mean() < 1e-3  # only where float32's error crosses a midpoint
+
+
+def test_float64(isa):
+    g = torch.logspace(-320, 308, 20_000, dtype=torch.float64)
+    g = torch.cat([g, -g])
+    for name in native.FUNCTIONS:
+        for alpha, beta in FACTORS:
+            result = g.clone()
+            native.activate([result], name, (alpha, beta))
+            expected = gaf.parse(f"{name}({alpha!r}, {beta!r})")(g)
+            torch.testing.assert_close(result, expected, rtol=1e-15, atol=5e-324)
+
+
+def test_a_wrong_value_is_caught():
+    """The measure above sees a relative error of one in a million."""
+    g = sweep(10_007)
+    truth = gaf.Arctan(0.1, 20.0)
+    assert error_in_ulp("arctan", 0.1, 20.0, g) <= ULP
+    assert error_in_ulp("arctan", truth.alpha, truth.beta * (1 + 1e-6), g) <= ULP
+    result = g.clone()
+    native.activate([result], "arctan", (0.1, 20.0 * (1 + 1e-6)))
+    error = (result.double() - truth(g.double())).abs() / truth(g.double()).abs().clamp(min=1e-30)
+    assert error.max() > 2.0**-22
