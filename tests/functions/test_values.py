@@ -114,10 +114,13 @@ def test_an_integer_beyond_the_floats_is_refused():
 
 
 def test_a_slope_out_of_range_is_refused():
-    with pytest.raises(ValueError, match=r"alpha \* beta must be positive and finite, got inf"):
-        gaf.Tanh(1e200, 1e200)
-    with pytest.raises(ValueError, match=r"alpha \* beta must be positive and finite, got 0.0"):
-        gaf.Tanh(1e-200, 1e-200)
+    """In float32, which gradients are computed in, f would be NaN at 0."""
+    for factors in [(1e30, 1e10), (1e-30, 1e-10)]:
+        with pytest.raises(ValueError, match=r"alpha \* beta must be within the range of float32"):
+            gaf.Tanh(*factors)
+    for factors in [(1e39, 1.0), (1e-39, 1.0)]:
+        with pytest.raises(ValueError, match="alpha must be within the range of float32, got 1e"):
+            gaf.Tanh(*factors)
 
 
 def test_any_real_number_will_do():
@@ -262,7 +265,7 @@ def test_without_enlargement_the_crossover_is_0(cls, params):
     [
         *((0.1, 20.0), (0.2, 10.0), (5.0, 1.5), (1.0, 2.0), (1e7, 1e7), (1e-3, 1e7), (100.0, 1e7)),
         *((1.0, 1 + 1e-2), (1.0, 1 + 1e-4), (1.0, 1 + 1e-6), (1e3, (1 + 1e-6) * 1e-3)),
-        *((1e-8, 1.001e8), (1e150, 1e150), (1e200, 1e-190), (1e-200, 1e210), (1e300, 1e-299)),
+        *((1e-8, 1.001e8), (1e15, 1e15), (1e38, 1e-30), (1e-30, 1e38), (1e30, 1e-29)),
     ],
 )
 def test_crossover(cls, params):

@@ -381,3 +381,40 @@ def test_what_is_no_optimizer_is_refused():
         gaf.activate(nn.Linear(2, 2), F)
     with pytest.raises(ValueError, match=r"was not activated by gaf\.activate"):
         gaf.deactivate(torch.optim.SGD(make_model().parameters(), lr=0.1))
+
+
+def test_a_step_that_calls_its_parents_step_acts_once():
+    """torch runs the hooks of both classes once both have been made."""
+
+    class Child(torch.optim.NAdam):
+        def step(self, closure=None):
+            return super().step(closure)
+
+    torch.optim.NAdam([torch.zeros(1)])
+    for closure in (None, lambda: 0.0):
+        w = torch.zeros(3)
+        opt = gaf.activate(Child([w], lr=0.1), F)
+        for _ in range(2):
+            w.grad = torch.full((3,), 0.001)
+            opt.step(closure)
+            torch.testing.assert_close(w.grad, F(torch.full((3,), 0.001)))
+
+
+def test_a_step_with_other_arguments():
+    class Odd(torch.optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {"lr": 0.1})
+
+        def step(self, loss_value=None, evaluate=None):
+            if evaluate is not None:
+                evaluate()
+            for p in self.param_groups[0]["params"]:
+                p.add_(p.grad, alpha=-1)
+
+    w = torch.zeros(1)
+    opt = gaf.activate(Odd([w]), F)
+    w.grad = torch.ones(1)
+    opt.step(3.0)
+    torch.testing.assert_close(w, -F(torch.ones(1)))
+    with pytest.raises(TypeError, match="a function that is not its closure"):
+        opt.step(evaluate=lambda: None)

@@ -356,3 +356,29 @@ def test_named_parameters_keep_their_names(tmp_path):
     train(model, opt, range(2, 4))
     train(fresh, other, range(2, 4))
     assert_same(snapshot(other), snapshot(opt))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"gaf_function": 3},
+        {"gaf_function": "nosuch"},
+        {"gaf_params": (0.1,)},
+        {"gaf_params": None},
+        {"gaf_params": (-1.0, 2.0)},
+        {"gaf_placement": "foo"},
+        {"gaf_placement": None},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("activation", [None, F])
+def test_settings_that_make_no_sense(wrong, activation):
+    opt = gaf.SGD(make_model().parameters(), lr=0.1, activation=F)
+    saved = opt.state_dict()
+    saved["param_groups"][0].update(wrong)
+    fresh = gaf.SGD(make_model().parameters(), lr=0.1, activation=activation)
+    with pytest.raises(ValueError, match="the checkpoint's activation .* cannot be read"):
+        fresh.load_state_dict(saved)
+    del saved["param_groups"][0]["gaf_placement"]
+    with pytest.raises(ValueError, match="a key is missing"):
+        fresh.load_state_dict(saved)

@@ -469,7 +469,7 @@ def test_scheduled_parameters_are_in_the_record(name):
 
 def test_bad_input():
     opt = OURS["sgd"](make_model().parameters(), activation=F)
-    with pytest.raises(ValueError, match="every must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="every must be a whole number of at least 1, got 0"):
         gaf.Monitor(opt, every=0)
     with pytest.raises(ValueError, match="quantiles must lie between 0 and 1"):
         gaf.Monitor(opt, quantiles=(0.5, 99))

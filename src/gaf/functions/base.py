@@ -22,6 +22,10 @@ from gaf.functions.quadrature import derivative_by_autograd, integral_by_quadrat
 
 T = TypeVar("T", Tensor, float)
 
+_FLOAT32 = torch.finfo(
+    torch.float32
+)  # gradients are computed in it: f(g) there is finite arithmetic
+
 
 @dataclass(frozen=True, repr=False)
 class Activation:
@@ -90,7 +94,8 @@ class Activation:
         if isinstance(g, Tensor):
             return elementwise(lambda x: formula(torch, x, *self.params), g)
         if isinstance(g, Real):
-            return formula(torch, torch.tensor(float(g), dtype=torch.float64), *self.params).item()
+            x = torch.tensor(float(g), dtype=torch.float64, device="cpu")
+            return formula(torch, x, *self.params).item()
         raise TypeError(f"{self.name} takes a tensor or a number, got {type(g).__name__}")
 
     @property
@@ -164,6 +169,10 @@ class AlphaBeta(Activation):
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(
                     f"{type(self).__name__}: {name} must be positive and finite, got {value}"
+                )
+            if not _FLOAT32.tiny <= value <= _FLOAT32.max:
+                raise ValueError(
+                    f"{type(self).__name__}: {name} must be within the range of float32, got {value}"
                 )
 
     @property

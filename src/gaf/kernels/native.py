@@ -41,14 +41,20 @@ def instruction_set() -> str:
 _PLAIN = (Tensor, torch.nn.Parameter)  # other subclasses may have no memory of their own
 
 
-def refusal(function: str, *lists: Sequence[Tensor | None]) -> str | None:
+RANGE = (1e-18, 1e18)  # of alpha and beta: beyond it products leave the range of float32
+
+
+def refusal(
+    function: str, *lists: Sequence[Tensor | None], params: Sequence[float] = ()
+) -> str | None:
     """Why the kernels cannot serve these tensors (parallel lists), or None if they can."""
     if _native is None:
         return "the native kernels were not built (no C compiler when gaf was installed)"
     if function not in FUNCTIONS:
         return f"{function} has no native kernel"
-    flat = [t for tensors in lists for t in tensors if t is not None]
-    if not flat or _all_alike(flat):
+    if not all(RANGE[0] <= value <= RANGE[1] for value in params):
+        return f"the native kernels take alpha and beta from {RANGE[0]} to {RANGE[1]}"
+    if not lists[0] or _all_alike(lists):
         return None
     for tensors in zip(*lists, strict=True):
         reason = _refusal_of_one([local_shard(t) for t in tensors if t is not None])
@@ -57,16 +63,26 @@ def refusal(function: str, *lists: Sequence[Tensor | None]) -> str | None:
     return None
 
 
-def _all_alike(tensors: list[Tensor]) -> bool:
+def _all_alike(lists: Sequence[Sequence[Tensor | None]]) -> bool:
     """Whether all are plain contiguous CPU tensors of one type that has a kernel: the usual case."""
-    dtype = tensors[0].dtype
-    return dtype in TYPES and all(
-        type(t) in _PLAIN
-        and t.dtype is dtype
-        and t.is_cpu
-        and t.layout is torch.strided
-        and t.is_contiguous()
-        for t in tensors
+    first = lists[0][0]
+    if first is None or first.dtype not in TYPES:
+        return False
+    dtype, shapes = first.dtype, [t.shape for t in lists[0] if t is not None]
+    return all(
+        t is None
+        or (
+            type(t) in _PLAIN
+            and t.dtype is dtype
+            and t.is_cpu
+            and t.layout is torch.strided
+            and t.is_contiguous()
+            and t.shape == shape
+            and not t.is_neg()
+            and not t._is_zerotensor()
+        )
+        for tensors in lists
+        for t, shape in zip(tensors, shapes, strict=True)
     )
 
 
@@ -82,6 +98,11 @@ def _refusal_of_one(tensors: Sequence[Tensor]) -> str | None:
             return f"the native kernels take dense CPU tensors, not {t.device.type} {t.layout}"
         if t.dtype != first.dtype:
             return f"a gradient or state is {t.dtype} where its parameter is {first.dtype}"
+        if t.shape != first.shape:
+            found, expected = tuple(t.shape), tuple(first.shape)
+            return f"a gradient or state has shape {found} where its parameter has {expected}"
+        if t.is_neg() or t._is_zerotensor():
+            return "a gradient is a lazy negation or zero, which has no memory of its own"
         if t.stride() != first.stride() or not _dense(t):
             return "a parameter, its gradient and its state are not laid out alike in memory"
     return None
@@ -137,6 +158,8 @@ def sgd(
     if momentum != 0:
         fresh = [v is None for v in vs]
         velocities = [torch.empty_like(w) if v is None else v for w, v in zip(ws, vs, strict=True)]
+    if not ws:
+        return []
     step = torch.ops.gaf.sgd_ if torch.compiler.is_compiling() else _sgd
     step(
         _local(ws),
@@ -151,6 +174,7 @@ def sgd(
         grad_scale,
         found_inf,
     )
+    _written(ws, velocities)
     return list(velocities) or [None] * len(ws)
 
 
@@ -211,6 +235,8 @@ def adam(
     found_inf: Tensor | None = None,
 ) -> None:
     """One step of Adam on f(gradient), in place; ``tops`` is empty without amsgrad."""
+    if not ws:
+        return
     step = torch.ops.gaf.adam_ if torch.compiler.is_compiling() else _adam
     step(
         _local(ws),
@@ -226,6 +252,7 @@ def adam(
         grad_scale,
         found_inf,
     )
+    _written(ws, ms, vs, tops)
 
 
 @torch.library.impl(_LIBRARY, "adam_", "CPU")
@@ -275,7 +302,9 @@ def _adam(
 def activate(gs: Sequence[Tensor], function: str, params: tuple[float, ...]) -> Tensor:
     """f in place on each tensor; returns the largest absolute value there was, NaN if one was."""
     act = torch.ops.gaf.activate_ if torch.compiler.is_compiling() else _activate
-    return act(_local(gs), function, _numbers(*params))
+    largest = act(_local(gs), function, _numbers(*params))
+    _written(gs)
+    return largest
 
 
 @torch.library.impl(_LIBRARY, "activate_", "CPU")
@@ -294,7 +323,7 @@ def _activate(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
         for dtype, batch in _by_type(gs)
     ]
     wide = torch.float64 if any(g.dtype == torch.float64 for g in gs) else torch.float32
-    return torch.tensor(largest, dtype=wide).amax() if largest else torch.tensor(0.0)
+    return torch.tensor(largest or [0.0], dtype=wide, device="cpu").amax()
 
 
 @torch.library.register_fake("gaf::sgd_", lib=_LIBRARY)
@@ -306,15 +335,23 @@ def _nothing(*args: Any) -> None:
 @torch.library.register_fake("gaf::activate_", lib=_LIBRARY)
 def _a_number(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
     wide = torch.float64 if any(g.dtype == torch.float64 for g in gs) else torch.float32
-    return torch.empty((), dtype=wide)
+    return torch.empty((), dtype=wide, device=gs[0].device)
+
+
+def _written(*lists: Sequence[Tensor]) -> None:
+    """Tell autograd that the tensors have changed, as an operation of torch would."""
+    if not torch.compiler.is_compiling():
+        torch.autograd.graph.increment_version([t for tensors in lists for t in tensors])
 
 
 def _numbers(*values: float | Tensor) -> Tensor:
     """Numbers, and tensors of one number, in one float64 tensor."""
     if torch.compiler.is_compiling() or any(isinstance(value, Tensor) for value in values):
-        one = torch.ones((), dtype=torch.float64)  # a product, since torch.tensor(x) compiles x in
+        one = torch.ones(
+            (), dtype=torch.float64, device="cpu"
+        )  # a product, since torch.tensor(x) compiles x in
         return torch.stack([(one * value).reshape(()) for value in values])
-    return torch.tensor(values, dtype=torch.float64)
+    return torch.tensor(values, dtype=torch.float64, device="cpu")
 
 
 def _local(tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
 from gaf.functions import Activation, as_activation
 from gaf.optim import settings
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.grad import write_grad
+from gaf.optim.scaling import unscaled
 
 O = TypeVar("O", bound=torch.optim.Optimizer)  # noqa: E741
 
@@ -73,7 +73,8 @@ def deactivate(optimizer: O) -> O:
         settings.remove(group)
     for name in _METHODS:
         delattr(optimizer, name)
-    optimizer.__dict__.pop("gaf_monitor", None)
+    for name in ("gaf_monitor", "_gaf_done"):
+        optimizer.__dict__.pop(name, None)
     return optimizer
 
 
@@ -154,8 +155,13 @@ def _before_step(
             f"{type(optimizer).__name__} unscales gradients inside its own step, where no activation "
             "can see them: call scaler.unscale_ and step the optimizer without grad_scaler"
         )
-    closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    closure = kwargs.get("closure", args[1] if len(args) > 1 and callable(args[1]) else None)
     if closure is None:
+        if any(callable(value) for value in (*args[2:], *kwargs.values())):
+            raise TypeError(
+                f"{type(optimizer).__name__}.step takes a function that is not its closure: whether it "
+                "computes gradients cannot be known; call gaf.activate_grad_ yourself instead"
+            )
         _activate_grads(optimizer)
         return None
     acting = _activated_closure(optimizer, closure)
@@ -180,6 +186,8 @@ def _activated_closure(
 @torch.no_grad()
 def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
     # GradScaler hands a fused optimizer scaled gradients, the scale, and whether it found an inf.
+    if _marks(optimizer) == optimizer.__dict__.get("_gaf_done"):
+        return  # a step that calls its parent's step comes here twice
     scale = getattr(optimizer, "grad_scale", None)
     found_inf = getattr(optimizer, "found_inf", None)
     if scale is not None:  # 1 and not None: were the step to raise, GradScaler would multiply by it
@@ -194,7 +202,7 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
     for number, group in enumerate(optimizer.param_groups):
         f = settings.formula_of(group)
         owners = [p for p in group["params"] if p.grad is not None]
-        grads = [p.grad if scale is None else _unscaled(p.grad, scale) for p in owners]
+        grads = [p.grad if scale is None else unscaled(p.grad, scale) for p in owners]
         if f is not None and monitor is not None:
             monitor.observe(number, settings.activation_of(group), grads, skipped=found_inf)
         for p, g in zip(owners, grads, strict=True):
@@ -204,17 +212,19 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
                 g = torch.where(found_inf.to(g.device) > 0, p.grad, g)
             if g is not p.grad:
                 write_grad(p, g)
+    optimizer._gaf_done = _marks(optimizer)  # type: ignore[attr-defined]
 
 
-def _unscaled(g: Tensor, scale: Tensor) -> Tensor:
-    """What GradScaler.unscale_ does, in float32 for half precision: f(g) is rounded to it, not g."""
-    wide = g.to(torch.promote_types(g.dtype, torch.float32))
-    return wide * scale.double().reciprocal().float().to(g.device)
+def _marks(optimizer: torch.optim.Optimizer) -> list[tuple[int, int]]:
+    """Which gradients there are, and how often each has been written to."""
+    grads = (p.grad for group in optimizer.param_groups for p in group["params"])
+    return [(id(g), g._version) for g in grads if g is not None]
 
 
 def _after_step(
     optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
+    optimizer.__dict__.pop("_gaf_done", None)
     if "_gaf_grad_scale" in optimizer.__dict__:
         optimizer.grad_scale = optimizer.__dict__.pop("_gaf_grad_scale")  # type: ignore[attr-defined]
     new = [p for p in optimizer.__dict__.pop("_gaf_new", ()) if p in optimizer.state]

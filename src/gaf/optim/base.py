@@ -11,6 +11,7 @@ from torch import Tensor
 from gaf.functions import Activation, as_activation
 from gaf.optim import settings
 from gaf.optim.monitor import Monitor
+from gaf.optim.scaling import unscaled
 from gaf.optim.select import check_fused
 from gaf.optim.settings import Group
 
@@ -103,7 +104,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
     def _unscaled(self, grads: list[Tensor]) -> list[Tensor]:
         """The gradients as f sees them."""
         scale = self._loss_scale()["grad_scale"]
-        return grads if scale is None else [g * (1 / scale).to(g.device) for g in grads]
+        return grads if scale is None else [unscaled(g, scale) for g in grads]
 
     def _skipping(self) -> bool:
         """Whether GradScaler found an inf, so that torch's fused kernels have written nothing."""

@@ -52,15 +52,15 @@ def activate_grad_(
         raise TypeError("activate_grad_ needs an activation such as gaf.Arctan(0.1, 20), got None")
     if isinstance(parameters, Tensor):
         parameters = [parameters]
-    # by identity: a parameter named twice, as with tied weights, is activated once
-    owners = list({id(p): p for p in parameters if p.grad is not None}.values())
+    # by identity: a gradient reached twice, as with tied weights, is activated once
+    owners = list({id(p.grad): p for p in parameters if p.grad is not None}.values())
     grads: list[Tensor] = [p.grad for p in owners]  # type: ignore[misc]
     if error_if_nonfinite:
         _raise_if_nonfinite(largest_absolute(grads), any(map(is_dtensor, grads)))
     if monitor is not None:
         monitor.begin_step()
         monitor.observe(0, f, grads)
-    if native.refusal(f.name, grads) is None:
+    if native.refusal(f.name, grads, params=f.params) is None:
         return native.activate(grads, f.name, f.params)
     largest = largest_absolute(grads)
     for p, g in zip(owners, grads, strict=True):
@@ -80,7 +80,7 @@ def largest_absolute(grads: Sequence[Tensor]) -> Tensor:
     """The largest absolute value in a list of gradients, NaN if one is; 0 for an empty list."""
     values = [v for v in map(real_values, grads) if v.numel()]
     if not values:
-        return torch.tensor(0.0)
+        return torch.tensor(0.0, device="cpu")
     device = values[0].device
     dtype = torch.promote_types(
         max((v.dtype for v in values), key=lambda d: d.itemsize), torch.float32

@@ -60,8 +60,8 @@ a learning rate times 2.
         quantiles: Sequence[float] = (0.01, 0.5, 0.99, 0.999),
         sample: int = 65536,
     ) -> None:
-        if every < 1:
-            raise ValueError(f"every must be at least 1, got {every}")
+        if not isinstance(every, int) or every < 1:
+            raise ValueError(f"every must be a whole number of at least 1, got {every}")
         if not all(0 <= q <= 1 for q in quantiles):
             raise ValueError(f"quantiles must lie between 0 and 1, got {tuple(quantiles)}")
         if not 1 <= sample <= 2**23:
@@ -192,6 +192,8 @@ def in_words(record: dict[str, Any]) -> str:
     say = f"group {record['group']}, {record['function']}: "
     if record["nonfinite"]:
         say += f"{record['nonfinite']} of {record['elements']} elements are inf or NaN. "
+    if record["elements"] == record["zeros"] + record["nonfinite"]:
+        return f"{say}there is nothing to act on: all elements are 0, inf or NaN."
     if record["linear"] >= 0.99:
         meaning = record["meaning"].format(slope=f"{record['slope']:g}")
         share = _percent(record["linear"])

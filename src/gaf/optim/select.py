@@ -51,4 +51,4 @@ def _refusal(group: Group, *lists: Sequence[Tensor | None]) -> str | None:
         return "the native kernels cannot be captured in a CUDA graph"
     if torch.compiler.is_compiling() and not group["fused"]:
         return "torch.compile fuses the step by itself"
-    return native.refusal(group["gaf_function"], *lists)
+    return native.refusal(group["gaf_function"], *lists, params=group["gaf_params"])

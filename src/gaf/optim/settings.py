@@ -103,8 +103,7 @@ def adapt_checkpoint(groups: list[Group], state_dict: dict[str, Any]) -> dict[st
                 f"off in parameter group {number}",
                 stacklevel=3,
             )
-        if saved["gaf_function"] is not None:
-            activation_of(saved)  # an unknown function or bad parameters: say so now
+        _check_saved(saved)
         here, there = group["gaf_placement"], saved["gaf_placement"]
         if None not in (here, there) and here != there:
             raise ValueError(
@@ -113,6 +112,24 @@ def adapt_checkpoint(groups: list[Group], state_dict: dict[str, Any]) -> dict[st
                 f"with placement={there!r} to resume it"
             )
     return {**state_dict, "state": state, "param_groups": saved_groups}
+
+
+def _check_saved(saved: Group) -> None:
+    """Refuse settings that no optimizer of ours can have written, before they reach a step."""
+    try:
+        if any(key not in saved for key in KEYS):
+            raise ValueError("a key is missing")
+        check_placement(saved["gaf_placement"])
+        f = activation_of(saved)
+        if (f is None) != (saved["gaf_placement"] is None):
+            raise ValueError("a function and its placement go together")
+        if f is not None and len(f.params) != len(saved["gaf_params"]):
+            raise ValueError(f"{f.name} has {len(f.params)} parameters")
+    except (TypeError, AttributeError, ValueError) as error:
+        entries = ", ".join(f"{key}={saved.get(key)!r}" for key in KEYS)
+        raise ValueError(
+            f"the checkpoint's activation ({entries}) cannot be read: {error}"
+        ) from None
 
 
 def _bake_learning_rate(saved: Group, state: dict[Any, Any]) -> None:

@@ -36,8 +36,14 @@ GAF_INLINE float gaf_copysign(float magnitude, float sign) {
     return gaf_float((gaf_bits(magnitude) & 0x7fffffff) | (gaf_bits(sign) & (int32_t)0x80000000));
 }
 
-/* a >= 0 with inf replaced by the largest float; NaN stays. */
-GAF_INLINE float gaf_finite(float a) { return a > 0x1.fffffep127f ? 0x1.fffffep127f : a; }
+/* a >= 0, at most `limit`; NaN stays. */
+GAF_INLINE float gaf_at_most(float a, float limit) { return a > limit ? limit : a; }
+
+/* Where beta * a passes 2^30 a bounded function has reached its bound; larger a would only overflow. */
+GAF_INLINE float gaf_saturated_at(double beta) {
+    double a = 0x1p30 / beta;
+    return a < 0x1.fffffep127 ? (float)a : 0x1.fffffep127f;
+}
 
 /* x * factor for a finite x, without the error of rounding the factor to float32 first. */
 GAF_INLINE float gaf_times(float x, double factor) {
@@ -54,7 +60,7 @@ GAF_INLINE float gaf_times(float x, double factor) {
 
 /* alpha * atan(beta * g). atan(r) / r on [0, 1] in z = r^2: 2.4e-9. */
 GAF_INLINE float gaf_arctan_f32(float g, gaf_factors p) {
-    float a = gaf_times(gaf_finite(gaf_abs(g)), p.beta);
+    float a = gaf_times(gaf_at_most(gaf_abs(g), gaf_saturated_at(p.beta)), p.beta);
     float inverse = 1.0f / a;
     float r = a > 1.0f ? inverse : a;
     float z = r * r;
@@ -77,7 +83,7 @@ GAF_INLINE float gaf_arctan_f32(float g, gaf_factors p) {
 /* alpha * tanh(beta * g) = -alpha * e / (2 + e) with e = expm1(-2 |beta g|).
  * (expm1(r) - r) / r^2 on [-ln 2 / 2, ln 2 / 2]: 2.6e-10. */
 GAF_INLINE float gaf_tanh_f32(float g, gaf_factors p) {
-    float a = gaf_times(gaf_finite(gaf_abs(g)), p.beta);
+    float a = gaf_times(gaf_at_most(gaf_abs(g), gaf_saturated_at(p.beta)), p.beta);
     float x = -2.0f * (a > 10.0f ? 10.0f : a);
     float shifted = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: the integer part lands in the low bits */
     float n = shifted - 12582912.0f;
@@ -102,7 +108,7 @@ GAF_INLINE float gaf_tanh_f32(float g, gaf_factors p) {
  * (ln(1 + t) - t) / t^2 there: 4.8e-9. */
 GAF_INLINE float gaf_log_f32(float g, gaf_factors p) {
     float tiny = (float)(0x1p-54 / p.beta);
-    float a = gaf_finite(gaf_abs(g));
+    float a = gaf_at_most(gaf_abs(g), 0x1.fffffep127f);
     int large = a > 0x1p63f;
     float s = large ? 0x1p-64f : 1.0f;
     float scaled = s * a;

@@ -26,6 +26,7 @@ typedef struct {
     double shrink;       /* 1 - lr * decay where it is decoupled */
     double weight_decay; /* L2 */
     double one_minus_beta1, beta2, one_minus_beta2, eps;
+    double rate; /* mean = (near ? mean : d) + rate * (d - mean), near = one_minus_beta1 < 1/2 */
 } gaf_adam_args;
 
 typedef void (*gaf_sgd_loop)(const gaf_sgd_args *, void *w, const void *g, void *v, int fresh, ptrdiff_t n);

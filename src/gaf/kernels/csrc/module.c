@@ -126,8 +126,38 @@ static ptrdiff_t tensor_at(const row *r, ptrdiff_t position) {
         }                                                                                        \
     } while (0)
 
-static void run(const row *r, void (*work)(void *, ptrdiff_t), void *context, int threads) {
+typedef struct {
+    char *begin, *end;
+} range;
+
+static int by_begin(const void *a, const void *b) {
+    const char *x = ((const range *)a)->begin, *y = ((const range *)b)->begin;
+    return (x > y) - (x < y);
+}
+
+/* Whether two of the tensors share memory. They must then be served one after the other. */
+static int overlap(const row *r, char *const *tensors) {
+    range *ranges = malloc((size_t)(r->tensors + 1) * sizeof *ranges);
+    if (!ranges) return 1;
+    for (ptrdiff_t i = 0; i < r->tensors; i++) {
+        ranges[i].begin = tensors[i];
+        ranges[i].end = tensors[i] + (size_t)(r->starts[i + 1] - r->starts[i]) * r->width;
+    }
+    qsort(ranges, (size_t)r->tensors, sizeof *ranges, by_begin);
+    char *reached = NULL;
+    int found = 0;
+    for (ptrdiff_t i = 0; i < r->tensors && !found; i++) {
+        if (ranges[i].begin == ranges[i].end) continue;
+        found = ranges[i].begin < reached;
+        reached = ranges[i].end;
+    }
+    free(ranges);
+    return found;
+}
+
+static void run(const row *r, char *const *written, void (*work)(void *, ptrdiff_t), void *context, int threads) {
     ptrdiff_t chunks = (r->elements + CHUNK - 1) / CHUNK;
+    if (chunks > 1 && threads > 1 && overlap(r, written)) threads = 1;
     Py_BEGIN_ALLOW_THREADS
     gaf_parallel(work, context, chunks, threads);
     Py_END_ALLOW_THREADS
@@ -170,7 +200,7 @@ static PyObject *sgd(PyObject *self, PyObject *args) {
     if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w) && addresses(g, j.r.tensors, &j.g) &&
         addresses(v, j.r.tensors, &j.v) && addresses(fresh, j.r.tensors, &j.fresh)) {
         j.loop = loops->sgd[!before][j.v != NULL];
-        run(&j.r, sgd_work, &j, threads);
+        run(&j.r, j.w, sgd_work, &j, threads);
         result = Py_NewRef(Py_None);
     }
     free(j.r.starts), free(j.w), free(j.g), free(j.v), free(j.fresh);
@@ -203,12 +233,13 @@ static PyObject *adam(PyObject *self, PyObject *args) {
                           &s->shrink, &s->weight_decay, &s->one_minus_beta1, &s->beta2, &s->one_minus_beta2, &s->eps,
                           &threads))
         return NULL;
+    s->rate = s->one_minus_beta1 < 0.5 ? s->one_minus_beta1 : s->one_minus_beta1 - 1.0;
     const gaf_loops *loops = loops_of(isa, function, type);
     if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w) && addresses(g, j.r.tensors, &j.g) &&
         addresses(m, j.r.tensors, &j.m) && addresses(v, j.r.tensors, &j.v) && addresses(top, j.r.tensors, &j.top) &&
         doubles(steps, j.r.tensors, &j.step_sizes) && doubles(roots, j.r.tensors, &j.root_corrections)) {
         j.loop = loops->adam[j.top != NULL];
-        run(&j.r, adam_work, &j, threads);
+        run(&j.r, j.w, adam_work, &j, threads);
         result = Py_NewRef(Py_None);
     }
     free(j.r.starts), free(j.w), free(j.g), free(j.m), free(j.v), free(j.top);
@@ -251,7 +282,7 @@ static PyObject *activate(PyObject *self, PyObject *args) {
         if (!j.largest) {
             PyErr_NoMemory();
         } else {
-            run(&j.r, activate_work, &j, threads);
+            run(&j.r, j.g, activate_work, &j, threads);
             int64_t largest = 0;
             for (ptrdiff_t i = 0; i < chunks; i++) largest = j.largest[i] > largest ? j.largest[i] : largest;
             double value;

@@ -53,7 +53,7 @@ GAF_INLINE uint16_t gaf_store_f16(float x) {
             C weight = LOAD(w[i]);                                                                               \
             C d = sign * (scale * (C)LOAD(g[i]));                                                                \
             if (BEFORE) d = gaf_##FUNCTION##_##SUFFIX(d, p);                                                     \
-            d = d + decay * (decays ? weight : 0);                                                               \
+            d = decays ? d + decay * weight : d;                                                                 \
             if (!BEFORE) d = inner * d;                                                                          \
             C u = d;                                                                                             \
             if (CARRY) {                                                                                         \
@@ -78,16 +78,16 @@ GAF_INLINE uint16_t gaf_store_f16(float x) {
         E *restrict top = top_;                                                                                  \
         const gaf_factors p = s->factors;                                                                        \
         const C sign = (C)s->sign, scale = (C)s->inverse_scale, shrink = (C)s->shrink;                           \
-        const C decay = (C)s->weight_decay, one_minus_beta1 = (C)s->one_minus_beta1;                             \
+        const C decay = (C)s->weight_decay, rate = (C)s->rate;                                                   \
         const C beta2 = (C)s->beta2, one_minus_beta2 = (C)s->one_minus_beta2, eps = (C)s->eps;                   \
         const C size = (C)step_size, inverse_root = (C)(1.0 / root_correction);                                  \
-        const int decays = s->weight_decay != 0;                                                                 \
+        const int decays = s->weight_decay != 0, near = s->one_minus_beta1 < 0.5;                                \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                      \
             C weight = shrink * (C)LOAD(w[i]);                                                                   \
             C d = gaf_##FUNCTION##_##SUFFIX(sign * (scale * (C)LOAD(g[i])), p);                                  \
-            d = d + decay * (decays ? weight : 0);                                                               \
+            d = decays ? d + decay * weight : d;                                                                 \
             C mean = LOAD(m[i]);                                                                                 \
-            mean = mean + one_minus_beta1 * (d - mean);                                                          \
+            mean = (near ? mean : d) + rate * (d - mean); /* from the nearer end, as torch's lerp */             \
             C square = beta2 * (C)LOAD(v[i]) + one_minus_beta2 * (d * d);                                        \
             m[i] = STORE(mean);                                                                                  \
             v[i] = STORE(square);                                                                                \
