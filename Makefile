@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
+BENCH ?= --growth --training --save
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow lint bench docs clean
@@ -27,8 +28,8 @@ lint: $(READY) ## check style (ruff) and types (pyright)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright
 
-bench: $(READY) ## time the optimizers against torch's own
-	@$(BIN)/python benchmarks/step.py
+bench: $(READY) ## time the optimizers against torch's own (BENCH="--quick": under a minute)
+	@$(BIN)/gaf bench $(BENCH)
 
 docs: $(READY) ## check the Markdown pages: links resolve, Python blocks compile
 	@$(BIN)/python docs/check.py
@@ -37,7 +38,7 @@ clean: ## remove the virtual environment, builds and caches
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks docs -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard src/gaf/kernels/csrc/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
 		{ echo "error: $(PYTHON) is missing or older than Python 3.10; try make PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
@@ -45,4 +46,5 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Installing activated-gradients and its tools into $(VENV) (a minute or two the first time) ..."
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@$(BIN)/python -c 'from gaf.kernels import available; print("Native kernels:", ", ".join(available()["native"]) or "none (no C compiler was found), torch operations serve")'
 	@touch $@

@@ -377,7 +377,7 @@ def test_settings_that_make_no_sense(wrong, activation):
     saved = opt.state_dict()
     saved["param_groups"][0].update(wrong)
     fresh = gaf.SGD(make_model().parameters(), lr=0.1, activation=activation)
-    with pytest.raises(ValueError, match="the checkpoint's activation .* cannot be read"):
+    with pytest.raises(ValueError, match=r"the checkpoint's activation .* cannot be read"):
         fresh.load_state_dict(saved)
     del saved["param_groups"][0]["gaf_placement"]
     with pytest.raises(ValueError, match="a key is missing"):

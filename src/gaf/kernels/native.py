@@ -38,7 +38,8 @@ def instruction_set() -> str:
     return wanted
 
 
-_PLAIN = (Tensor, torch.nn.Parameter)  # other subclasses may have no memory of their own
+# Other subclasses of Tensor may have no memory of their own.
+_PLAIN = frozenset((Tensor, torch.nn.Parameter))
 
 
 RANGE = (1e-18, 1e18)  # of alpha and beta: beyond it products leave the range of float32
@@ -64,25 +65,30 @@ def refusal(
 
 
 def _all_alike(lists: Sequence[Sequence[Tensor | None]]) -> bool:
-    """Whether all are plain contiguous CPU tensors of one type that has a kernel: the usual case."""
-    first = lists[0][0]
-    if first is None or first.dtype not in TYPES:
-        return False
-    dtype, shapes = first.dtype, [t.shape for t in lists[0] if t is not None]
-    return all(
-        t is None
-        or (
-            type(t) in _PLAIN
-            and t.dtype is dtype
-            and t.is_cpu
-            and t.layout is torch.strided
-            and t.is_contiguous()
-            and t.shape == shape
-            and not t.is_neg()
-            and not t._is_zerotensor()
-        )
-        for tensors in lists
-        for t, shape in zip(tensors, shapes, strict=True)
+    """Whether all are plain contiguous CPU tensors of one type that has a kernel: the usual case.
+
+    Each question is asked of all tensors at once, since with a thousand tiny ones it is what a step costs.
+    """
+    sizes = [t.numel() for t in lists[0] if t is not None]
+    for tensors in lists:
+        there = [t for t in tensors if t is not None]
+        if not (
+            _PLAIN.issuperset(map(type, there))
+            and {t.is_cpu for t in there} <= {True}
+            and {t.layout for t in there} <= {torch.strided}
+            and all(map(Tensor.is_contiguous, there))
+        ):
+            return False
+        found = [n if t is None else t.numel() for t, n in zip(tensors, sizes, strict=True)]
+        if found != sizes:
+            return False
+    types = {t.dtype for tensors in lists for t in tensors if t is not None}
+    gradients = [t for t in lists[1 if len(lists) > 1 else 0] if t is not None]
+    return (
+        len(types) == 1
+        and types.issubset(TYPES)
+        and not any(map(Tensor.is_neg, gradients))
+        and not any(map(Tensor._is_zerotensor, gradients))
     )
 
 
@@ -198,18 +204,18 @@ def _sgd(
     inner, outer = (-lr, 1.0) if placement == "update" else (1.0, -lr)
     sign = -1.0 if maximize else 1.0
     scale = 1.0 if grad_scale is None else 1.0 / grad_scale.item()
-    for dtype, batch in _by_type(ws):
+    for kind, (w, g, v, new) in _by_type(ws, gs, vs, fresh):
         _native.sgd(
             instruction_set(),
             FUNCTIONS[function],
-            TYPES[dtype],
+            kind,
             placement == "gradient",
             (alpha, beta),
-            [ws[i].numel() for i in batch],
-            [ws[i].data_ptr() for i in batch],
-            [gs[i].data_ptr() for i in batch],
-            [vs[i].data_ptr() for i in batch] if vs else None,
-            [int(fresh[i]) for i in batch] if vs else None,
+            list(map(Tensor.numel, w)),
+            _addresses(w),
+            _addresses(g),
+            _addresses(v),
+            new or None,
             (sign, scale, weight_decay, inner, outer, momentum, gain, nesterov),
             torch.get_num_threads(),
         )
@@ -280,20 +286,20 @@ def _adam(
     sign = -1.0 if maximize else 1.0
     scale = 1.0 if grad_scale is None else 1.0 / grad_scale.item()
     shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
-    for dtype, batch in _by_type(ws):
+    for kind, (w, g, m, v, top, count) in _by_type(ws, gs, ms, vs, tops, counts):
         _native.adam(
             instruction_set(),
             FUNCTIONS[function],
-            TYPES[dtype],
+            kind,
             (alpha, beta),
-            [ws[i].numel() for i in batch],
-            [ws[i].data_ptr() for i in batch],
-            [gs[i].data_ptr() for i in batch],
-            [ms[i].data_ptr() for i in batch],
-            [vs[i].data_ptr() for i in batch],
-            [tops[i].data_ptr() for i in batch] if tops else None,
-            [sizes[counts[i]] for i in batch],
-            [roots[counts[i]] for i in batch],
+            list(map(Tensor.numel, w)),
+            _addresses(w),
+            _addresses(g),
+            _addresses(m),
+            _addresses(v),
+            _addresses(top),
+            [sizes[n] for n in count],
+            [roots[n] for n in count],
             (sign, scale, shrink, l2, 1 - beta1, beta2, 1 - beta2, eps),
             torch.get_num_threads(),
         )
@@ -314,13 +320,13 @@ def _activate(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
         _native.activate(
             instruction_set(),
             FUNCTIONS[function],
-            TYPES[dtype],
+            kind,
             (alpha, beta),
-            [gs[i].numel() for i in batch],
-            [gs[i].data_ptr() for i in batch],
+            list(map(Tensor.numel, g)),
+            _addresses(g),
             torch.get_num_threads(),
         )
-        for dtype, batch in _by_type(gs)
+        for kind, (g,) in _by_type(gs)
     ]
     wide = torch.float64 if any(g.dtype == torch.float64 for g in gs) else torch.float32
     return torch.tensor(largest or [0.0], dtype=wide, device="cpu").amax()
@@ -360,9 +366,22 @@ def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [local_shard(t) for t in tensors]
 
 
-def _by_type(tensors: Sequence[Tensor]) -> list[tuple[torch.dtype, Sequence[int]]]:
-    """The indices of the tensors of each dtype."""
-    batches: dict[torch.dtype, list[int]] = {}
-    for i, t in enumerate(tensors):
-        batches.setdefault(t.dtype, []).append(i)
-    return list(batches.items())
+def _by_type(*lists: Sequence[Any]) -> list[tuple[int, list[list[Any]]]]:
+    """Parallel lists, split by the type of the tensors in the first; empty lists stay empty."""
+    types = [t.dtype for t in lists[0]]
+    if len(set(types)) == 1:
+        return [(TYPES[types[0]], [list(entries) for entries in lists])]
+    return [
+        (
+            TYPES[dtype],
+            [
+                [x for x, t in zip(xs, types, strict=True) if t is dtype] if xs else []
+                for xs in lists
+            ],
+        )
+        for dtype in dict.fromkeys(types)
+    ]
+
+
+def _addresses(tensors: Sequence[Tensor]) -> list[int] | None:
+    return list(map(Tensor.data_ptr, tensors)) if tensors else None

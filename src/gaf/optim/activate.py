@@ -186,7 +186,8 @@ def _activated_closure(
 @torch.no_grad()
 def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
     # GradScaler hands a fused optimizer scaled gradients, the scale, and whether it found an inf.
-    if _marks(optimizer) == optimizer.__dict__.get("_gaf_done"):
+    compiling = torch.compiler.is_compiling()
+    if not compiling and _marks(optimizer) == optimizer.__dict__.get("_gaf_done"):
         return  # a step that calls its parent's step comes here twice
     scale = getattr(optimizer, "grad_scale", None)
     found_inf = getattr(optimizer, "found_inf", None)
@@ -212,7 +213,8 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
                 g = torch.where(found_inf.to(g.device) > 0, p.grad, g)
             if g is not p.grad:
                 write_grad(p, g)
-    optimizer._gaf_done = _marks(optimizer)  # type: ignore[attr-defined]
+    if not compiling:
+        optimizer._gaf_done = _marks(optimizer)  # type: ignore[attr-defined]
 
 
 def _marks(optimizer: torch.optim.Optimizer) -> list[tuple[int, int]]:

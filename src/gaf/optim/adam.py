@@ -10,9 +10,8 @@ from torch.optim.adam import adam as torch_adam
 from torch.optim.optimizer import ParamsT, _use_grad_for_differentiable
 
 from gaf.functions import Activation
-from gaf.kernels import native
 from gaf.optim.base import ActivatedOptimizer
-from gaf.optim.select import implementation
+from gaf.optim.select import implementation, kernels
 from gaf.optim.settings import Group, formula_of
 
 
@@ -167,9 +166,10 @@ def _activated_adam(
     f: Callable[[Tensor], Tensor],
 ) -> None:
     """One group's step by the native kernels, or by torch's Adam on f(gradient)."""
-    if implementation(group, state[0], grads, *filter(None, state[1:])) == "native":
+    fused = kernels(implementation(group, state[0], grads, *filter(None, state[1:])))
+    if fused is not None:
         params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs = state
-        native.adam(
+        fused.adam(
             params,
             grads,
             exp_avgs,

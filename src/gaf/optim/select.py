@@ -1,11 +1,13 @@
 """Which implementation serves a parameter group: ``foreach=`` and ``fused=`` as in torch.optim.
 
 Unset, the fastest that applies: native kernels, else foreach where torch would, else one tensor at a time.
+The Triton kernels for CUDA serve where ``fused=True`` asks for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from gaf.optim.settings import Group
 
 
 def implementation(group: Group, *lists: Sequence[Tensor | None]) -> str:
-    """``"native"``, ``"foreach"`` or ``"single"`` for a group with an activation.
+    """``"native"``, ``"triton"``, ``"foreach"`` or ``"single"`` for a group with an activation.
 
     Args:
         group: the parameter group.
@@ -26,7 +28,7 @@ def implementation(group: Group, *lists: Sequence[Tensor | None]) -> str:
     if fused or (fused is None and foreach is None):
         reason = _refusal(group, *lists)
         if reason is None:
-            return "native"
+            return "triton" if _on_cuda(lists[0]) else "native"
         if fused:
             raise RuntimeError(f"`fused=True` cannot be honoured: {reason}; leave `fused` unset")
     if group["differentiable"] or any(t is not None and t.is_sparse for t in lists[1]):
@@ -44,11 +46,30 @@ def check_fused(group: Group) -> None:
         implementation(group, group["params"], [None] * len(group["params"]))
 
 
+def kernels(how: str) -> ModuleType | None:
+    """The module of fused kernels that an implementation stands for, if it does."""
+    if how == "triton":
+        from gaf.kernels import triton  # loads Triton on first use only
+
+        return triton
+    return native if how == "native" else None
+
+
+def _on_cuda(params: Sequence[Tensor | None]) -> bool:
+    return any(p is not None and p.is_cuda for p in params)
+
+
 def _refusal(group: Group, *lists: Sequence[Tensor | None]) -> str | None:
     if group["differentiable"]:
         return "a fused step is not differentiable"
-    if group.get("capturable"):
-        return "the native kernels cannot be captured in a CUDA graph"
     if torch.compiler.is_compiling() and not group["fused"]:
         return "torch.compile fuses the step by itself"
+    if _on_cuda(lists[0]):
+        if not group["fused"]:
+            return "the Triton kernels serve where fused=True asks for them"
+        triton = kernels("triton")
+        assert triton is not None
+        return triton.refusal(group["gaf_function"], *lists)
+    if group.get("capturable"):
+        return "the native kernels cannot be captured in a CUDA graph"
     return native.refusal(group["gaf_function"], *lists, params=group["gaf_params"])

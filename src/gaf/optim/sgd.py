@@ -11,10 +11,10 @@ from torch.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiab
 from torch.optim.sgd import sgd as torch_sgd
 
 from gaf.functions import Activation
-from gaf.kernels import foreach, native
+from gaf.kernels import foreach
 from gaf.optim import rules
 from gaf.optim.base import ActivatedOptimizer
-from gaf.optim.select import implementation
+from gaf.optim.select import implementation, kernels
 from gaf.optim.settings import VELOCITY, Group, formula_of
 
 
@@ -111,11 +111,10 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         """One group's step by the implementation that it asks for, or that suits it."""
         hyper = {**_hyperparameters(group), "placement": group["gaf_placement"]}
         how = implementation(group, params, grads, velocities)
-        if how == "native":
+        fused = kernels(how)
+        if fused is not None:
             name, values = group["gaf_function"], group["gaf_params"]
-            return native.sgd(
-                params, grads, velocities, name, values, **hyper, **self._loss_scale()
-            )
+            return fused.sgd(params, grads, velocities, name, values, **hyper, **self._loss_scale())
         if how == "single":
             return [
                 rules.sgd(p, g, v, f, **hyper)

@@ -1,0 +1,21 @@
+"""The command ``gaf``: one file a command, each a thin call."""
+
+from __future__ import annotations
+
+import sys
+
+MISSING = (
+    "gaf: the command needs {}, which is not installed: pip install 'activated-gradients[lab]'"
+)
+
+
+def main() -> None:
+    """Run the command with the arguments of this process, and exit."""
+    try:
+        from gaf.cli.app import run
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("typer", "rich"):
+            raise
+        sys.exit(MISSING.format(package))
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,5 @@
+"""``python -m gaf.cli`` is the command ``gaf``."""
+
+from gaf.cli import main
+
+main()

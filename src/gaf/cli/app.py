@@ -1,0 +1,28 @@
+"""The commands under one name, and how they fail: one line on stderr, exit status 2, no traceback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from gaf.cli.bench import bench
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+app.command()(bench)
+
+
+@app.callback()
+def gaf() -> None:
+    """Gradient activation functions for PyTorch."""
+
+
+def run(args: Sequence[str]) -> int:
+    """Run ``gaf ARGS``; returns the exit status."""
+    try:
+        status = app(list(args) or ["--help"], prog_name="gaf", standalone_mode=False)
+    except typer.TyperException as error:
+        print("gaf:", " ".join(error.format_message().split()), file=sys.stderr)
+        return 2
+    return status if isinstance(status, int) else 0

@@ -1,0 +1,154 @@
+"""The command line of ``gaf bench``."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+import typer
+from rich.console import Console
+
+from gaf.cli.bench import growth, kernels, machine, record
+from gaf.cli.bench.memory import fits, free_memory
+from gaf.cli.bench.run import Plan, Report, run
+from gaf.cli.bench.shapes import SHAPES
+from gaf.cli.bench.tables import tables
+from gaf.kernels import native
+
+WIDTH = 150  # of tables that do not go to a terminal
+INTERRUPTED = 130
+QUICK_BUDGET = 8.0  # seconds for one optimizer on one list of tensors
+
+Choice = Literal["resnet50", "transformer", "tiny", "all"]
+
+
+def bench(
+    shapes: Annotated[
+        Choice | None,
+        typer.Option(
+            help="Lists of tensors to time; unset: all, or with --quick resnet50 and tiny."
+        ),
+    ] = None,
+    with_growth: Annotated[
+        bool, typer.Option("--growth", help="Add the growth from 1 M to 200 M parameters.")
+    ] = False,
+    training: Annotated[
+        bool, typer.Option("--training", help="Add the share of a whole training step.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Under a minute: fused SGD and Adam, few repetitions.")
+    ] = False,
+    repeats: Annotated[
+        int | None, typer.Option(min=2, help="Repetitions; unset: 21, or 7 with --quick.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads; unset: as many as torch takes.")
+    ] = None,
+    only_kernels: Annotated[
+        bool, typer.Option("--kernels", help="Only tell which kernels this machine has.")
+    ] = False,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="PATH", help="Write the results there as JSON.")
+    ] = None,
+    save: Annotated[
+        bool,
+        typer.Option(
+            "--save", help="Write them to benchmarks/results/, named by date and machine."
+        ),
+    ] = False,
+) -> int:
+    """Time a step against torch's own, clipping, the authors' formulation and the speed of memory.
+
+    All in one run, on the CPU, in interleaved repetitions: ratios are what to read, not milliseconds.
+
+    Example: gaf bench --shapes resnet50 --json bench.json
+    """
+    _check_folders(json_path, save)
+    _check_instruction_set()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if only_kernels:
+        return _tell_kernels(json_path)
+    names = tuple(SHAPES) if shapes in (None, "all") else (shapes,)
+    if quick and shapes is None:
+        names = ("resnet50", "tiny")
+    _check_memory(names)
+    report = run(_plan(names, with_growth, training, quick, repeats), Console(stderr=True))
+    _publish(report, json_path, save)
+    return 0 if report.complete else INTERRUPTED
+
+
+def _plan(
+    names: tuple[str, ...], with_growth: bool, training: bool, quick: bool, repeats: int | None
+) -> Plan:
+    if quick:
+        return Plan(
+            names,
+            optimizers=("SGD", "Adam"),
+            implementations=("fused",),
+            repeats=repeats or 7,
+            budget=QUICK_BUDGET,
+            memory_functions=("arctan",),
+            growth=growth.QUICK_MILLIONS if with_growth else (),
+            training=training,
+        )
+    sizes = growth.MILLIONS if with_growth else ()
+    return Plan(names, repeats=repeats or 21, growth=sizes, training=training)
+
+
+def _check_folders(json_path: Path | None, save: bool) -> None:
+    """Refuse before an hour of measuring what cannot be written after it."""
+    if json_path is not None and (json_path.is_dir() or not json_path.absolute().parent.is_dir()):
+        reason = "it is a folder" if json_path.is_dir() else "its folder does not exist"
+        raise typer.BadParameter(f"{json_path} cannot be written: {reason}", param_hint="--json")
+    if save and not record.RESULTS.parent.is_dir():
+        raise typer.BadParameter(
+            "there is no folder benchmarks/ here; use --json", param_hint="--save"
+        )
+
+
+def _check_instruction_set() -> None:
+    """GAF_ISA, which the kernels read, may name one that this machine does not have."""
+    try:
+        if native.INSTRUCTION_SETS:
+            native.instruction_set()
+    except RuntimeError as error:
+        raise typer.BadParameter(str(error), param_hint="GAF_ISA") from None
+
+
+def _check_memory(names: tuple[str, ...]) -> None:
+    for name in names:
+        if not fits(SHAPES[name], free_memory()):
+            message = f"{name} does not fit into the free memory of this machine"
+            raise typer.BadParameter(message, param_hint="--shapes")
+
+
+def _tell_kernels(json_path: Path | None) -> int:
+    found = kernels.kernels()
+    _console().print(kernels.table(found))
+    if json_path is not None:
+        record.write_json(json_path, found)
+    return 0
+
+
+def _publish(report: Report, json_path: Path | None, save: bool) -> None:
+    console = _console()
+    console.print(tables(report))
+    content = record.as_dict(report)
+    if json_path is not None:
+        record.write_json(json_path, content)
+    if save:
+        stem = machine.label(report.about)
+        record.RESULTS.mkdir(exist_ok=True)
+        record.write_json(record.RESULTS / f"{stem}.json", content)
+        text = io.StringIO()
+        Console(file=text, width=WIDTH, highlight=False).print(tables(report))
+        record.write(record.RESULTS / f"{stem}.txt", text.getvalue())
+        console.print(f"written: {record.RESULTS / stem}.json and .txt")
+
+
+def _console() -> Console:
+    return Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)

@@ -1,0 +1,50 @@
+"""What this machine has, and what serves which dtype: ``gaf bench --kernels``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from rich.console import Group
+from rich.table import Table
+
+import gaf
+import gaf.kernels
+from gaf.kernels import native
+from gaf.optim.select import implementation
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64)
+
+
+def kernels() -> dict[str, Any]:
+    """What is available, and which implementation an optimizer picks by itself, by dtype and function."""
+    served = {}
+    for dtype in DTYPES:
+        p = torch.zeros(8, dtype=dtype, requires_grad=True)
+        name = str(dtype).removeprefix("torch.")
+        served[name] = {f: _implementation(p, f) for f in gaf.names()}
+    chosen = native.instruction_set() if native.INSTRUCTION_SETS else None
+    return {**gaf.kernels.available(), "instruction_set": chosen, "served_by": served}
+
+
+def _implementation(p: torch.Tensor, function: str) -> str:
+    group = gaf.SGD([p], momentum=0.9, activation=function).param_groups[0]
+    return implementation(group, [p], [p], [p])
+
+
+def table(found: dict[str, Any]) -> Group:
+    """The same for people."""
+    sets = ", ".join(found["native"]) or "not built"
+    lines = [f"native kernels: {sets}"]
+    if found["instruction_set"]:
+        lines[0] += f" (in use: {found['instruction_set']})"
+    lines.append(f"threads:        {found['threads']}")
+    lines.append(f"Triton kernels: {'yes' if found['triton'] else 'no (they need a GPU)'}")
+    by_dtype = Table(title="What serves a dense CPU tensor", title_justify="left")
+    by_dtype.add_column("dtype")
+    functions = sorted({f for each in found["served_by"].values() for f in each})
+    for f in functions:
+        by_dtype.add_column(f)
+    for dtype, each in found["served_by"].items():
+        by_dtype.add_row(dtype, *(each[f] for f in functions))
+    return Group("\n".join(lines), by_dtype)
