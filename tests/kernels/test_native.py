@@ -143,6 +143,25 @@ def test_the_number_of_threads_changes_nothing(threads):
     assert all(map(torch.equal, found[0], expected[0]))
 
 
+@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
+def test_the_place_in_the_list_changes_nothing(isa, placement):
+    """Vector body and tail of a loop round alike: one tensor, or as many as it has elements."""
+    generator = torch.Generator().manual_seed(0)
+    whole = [torch.randn(501, generator=generator) for _ in range(3)]
+    parts = [list(t.clone().split(1)) for t in whole]
+    hyper = PLAIN | {
+        "placement": placement,
+        "weight_decay": 1e-2,
+        "dampening": 0.3,
+        "nesterov": True,
+    }
+    for _ in range(3):
+        native.sgd(whole[:1], whole[1:2], whole[2:], "arctan", (0.1, 20.0), **hyper)
+        native.sgd(*parts, "arctan", (0.1, 20.0), **hyper)
+    for t, split in zip(whole, parts, strict=True):
+        assert torch.equal(t, torch.cat(split))
+
+
 def big_step(results: list, number: int) -> None:
     w, v = torch.ones(300_000), torch.ones(300_000)
     g = torch.full((300_000,), 0.01 * (number + 1))

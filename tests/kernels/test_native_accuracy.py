@@ -88,8 +88,8 @@ def test_ends_of_the_range(isa, name, dtype):
         torch.testing.assert_close(
             result, expected, rtol=2 * torch.finfo(dtype).eps, atol=tiny, equal_nan=True
         )
-        assert torch.equal(torch.signbit(result), torch.signbit(g)) or math.isnan(g[4])
-        assert torch.signbit(result[:4]).tolist() == [False, True, False, True]
+        signed = [i for i in range(len(g)) if i != 4]
+        assert torch.equal(torch.signbit(result[signed]), torch.signbit(g[signed]))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)

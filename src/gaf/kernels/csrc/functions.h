@@ -14,6 +14,14 @@
 
 #define GAF_INLINE static inline __attribute__((always_inline))
 
+/* a * b + c with one rounding where the instruction set has it (GAF_HAS_FMA is set by the file that includes this
+ * one), written out so that the vector body and the tail of a loop round alike. */
+#ifdef GAF_HAS_FMA
+#define GAF_FMA(a, b, c) _Generic((a), float: __builtin_fmaf, default: __builtin_fma)(a, b, c)
+#else
+#define GAF_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
 typedef struct {
     double alpha, beta;
 } gaf_factors;
@@ -47,9 +55,9 @@ GAF_INLINE float gaf_saturated_at(double beta) {
 
 /* x * factor for a finite x, without the error of rounding the factor to float32 first. */
 GAF_INLINE float gaf_times(float x, double factor) {
-#ifdef GAF_HAS_FMA /* set by the file that includes this one */
+#ifdef GAF_HAS_FMA
     float high = (float)factor, low = (float)(factor - (double)(float)factor);
-    return __builtin_fmaf(x, high, x * low);
+    return GAF_FMA(x, high, x * low);
 #else
     return (float)((double)x * factor);
 #endif
@@ -96,7 +104,7 @@ GAF_INLINE float gaf_tanh_f32(float g, gaf_factors p) {
     q = q * r + 0.1666666567325592f;
     q = q * r + 0.5f;
     float m = r + r * (r * q);
-    float power = gaf_float((gaf_bits(shifted) << 23) + 0x3f800000); /* 2^n */
+    float power = gaf_float((int32_t)(((uint32_t)gaf_bits(shifted) << 23) + 0x3f800000u)); /* 2^n */
     float e = power * m + (power - 1.0f);
     float y = -e / (2.0f + e);
     float curved = gaf_copysign(gaf_times(y, p.alpha), g);

@@ -1,5 +1,5 @@
 /* Whatever the compiler makes of its baseline: SSE2 on x86-64, NEON on AArch64. */
-#if defined(__FP_FAST_FMAF)
+#if defined(__FP_FAST_FMAF) || defined(__aarch64__) /* clang does not say so there */
 #define GAF_HAS_FMA
 #endif
 #define GAF_TABLE gaf_table_portable

@@ -13,6 +13,9 @@
 /* Elements a thread takes at a time: a few hundred kilobytes over all tensors of a step. */
 #define CHUNK 32768
 
+/* Chunks that one thread finishes before another has woken up. */
+#define FEW 4
+
 typedef const gaf_loops (*gaf_table)[GAF_TYPES_COUNT];
 
 static gaf_table table_of(const char *isa) {
@@ -49,9 +52,9 @@ typedef struct {
     size_t width;      /* bytes of an element */
 } row;
 
-static int addresses(PyObject *list, ptrdiff_t count, char ***out) {
+static int addresses(PyObject *list, ptrdiff_t count, char ***out, int optional) {
     *out = NULL;
-    if (list == Py_None) return 1;
+    if (list == Py_None && optional) return 1;
     if (!PyList_Check(list) || PyList_Size(list) != count) {
         PyErr_SetString(PyExc_ValueError, "lists of addresses must have one entry a tensor");
         return 0;
@@ -127,11 +130,11 @@ static ptrdiff_t tensor_at(const row *r, ptrdiff_t position) {
     } while (0)
 
 typedef struct {
-    char *begin, *end;
+    uintptr_t begin, end;
 } range;
 
 static int by_begin(const void *a, const void *b) {
-    const char *x = ((const range *)a)->begin, *y = ((const range *)b)->begin;
+    uintptr_t x = ((const range *)a)->begin, y = ((const range *)b)->begin;
     return (x > y) - (x < y);
 }
 
@@ -140,11 +143,11 @@ static int overlap(const row *r, char *const *tensors) {
     range *ranges = malloc((size_t)(r->tensors + 1) * sizeof *ranges);
     if (!ranges) return 1;
     for (ptrdiff_t i = 0; i < r->tensors; i++) {
-        ranges[i].begin = tensors[i];
-        ranges[i].end = tensors[i] + (size_t)(r->starts[i + 1] - r->starts[i]) * r->width;
+        ranges[i].begin = (uintptr_t)tensors[i];
+        ranges[i].end = ranges[i].begin + (size_t)(r->starts[i + 1] - r->starts[i]) * r->width;
     }
     qsort(ranges, (size_t)r->tensors, sizeof *ranges, by_begin);
-    char *reached = NULL;
+    uintptr_t reached = 0;
     int found = 0;
     for (ptrdiff_t i = 0; i < r->tensors && !found; i++) {
         if (ranges[i].begin == ranges[i].end) continue;
@@ -157,7 +160,7 @@ static int overlap(const row *r, char *const *tensors) {
 
 static void run(const row *r, char *const *written, void (*work)(void *, ptrdiff_t), void *context, int threads) {
     ptrdiff_t chunks = (r->elements + CHUNK - 1) / CHUNK;
-    if (chunks > 1 && threads > 1 && overlap(r, written)) threads = 1;
+    if (chunks < FEW || (threads > 1 && overlap(r, written))) threads = 1;
     Py_BEGIN_ALLOW_THREADS
     gaf_parallel(work, context, chunks, threads);
     Py_END_ALLOW_THREADS
@@ -197,8 +200,8 @@ static PyObject *sgd(PyObject *self, PyObject *args) {
                           &s->weight_decay, &s->inner, &s->outer, &s->momentum, &s->gain, &s->nesterov, &threads))
         return NULL;
     const gaf_loops *loops = loops_of(isa, function, type);
-    if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w) && addresses(g, j.r.tensors, &j.g) &&
-        addresses(v, j.r.tensors, &j.v) && addresses(fresh, j.r.tensors, &j.fresh)) {
+    if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w, 0) && addresses(g, j.r.tensors, &j.g, 0) &&
+        addresses(v, j.r.tensors, &j.v, 1) && addresses(fresh, j.r.tensors, &j.fresh, 1)) {
         j.loop = loops->sgd[!before][j.v != NULL];
         run(&j.r, j.w, sgd_work, &j, threads);
         result = Py_NewRef(Py_None);
@@ -235,8 +238,8 @@ static PyObject *adam(PyObject *self, PyObject *args) {
         return NULL;
     s->rate = s->one_minus_beta1 < 0.5 ? s->one_minus_beta1 : s->one_minus_beta1 - 1.0;
     const gaf_loops *loops = loops_of(isa, function, type);
-    if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w) && addresses(g, j.r.tensors, &j.g) &&
-        addresses(m, j.r.tensors, &j.m) && addresses(v, j.r.tensors, &j.v) && addresses(top, j.r.tensors, &j.top) &&
+    if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w, 0) && addresses(g, j.r.tensors, &j.g, 0) &&
+        addresses(m, j.r.tensors, &j.m, 0) && addresses(v, j.r.tensors, &j.v, 0) && addresses(top, j.r.tensors, &j.top, 1) &&
         doubles(steps, j.r.tensors, &j.step_sizes) && doubles(roots, j.r.tensors, &j.root_corrections)) {
         j.loop = loops->adam[j.top != NULL];
         run(&j.r, j.w, adam_work, &j, threads);
@@ -275,7 +278,7 @@ static PyObject *activate(PyObject *self, PyObject *args) {
                           &threads))
         return NULL;
     const gaf_loops *loops = loops_of(isa, function, type);
-    if (loops && make_row(sizes, type, &j.r) && addresses(g, j.r.tensors, &j.g)) {
+    if (loops && make_row(sizes, type, &j.r) && addresses(g, j.r.tensors, &j.g, 0)) {
         ptrdiff_t chunks = (j.r.elements + CHUNK - 1) / CHUNK;
         j.loop = loops->activate;
         j.largest = calloc((size_t)chunks + 1, sizeof *j.largest);

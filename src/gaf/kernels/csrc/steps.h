@@ -30,9 +30,12 @@ GAF_INLINE uint16_t gaf_store_f16(float x) {
     uint32_t b = (uint32_t)gaf_bits(x) & 0x7fffffffu, sign = ((uint32_t)gaf_bits(x) >> 16) & 0x8000u;
     uint32_t normal = (b - 0x38000000u + 0xfffu + ((b >> 13) & 1u)) >> 13;
     uint32_t subnormal = (uint32_t)gaf_bits(gaf_float((int32_t)b) + 0.5f) - 0x3f000000u;
-    uint32_t h = b < 0x38800000u ? subnormal : normal;
-    h = b >= 0x477ff000u ? 0x7c00u : h; /* 65520 and above round to inf */
-    h = b > 0x7f800000u ? 0x7e00u : h;
+    /* masks and not a chain of selects, which gcc 12 leaves scalar in the longest loop */
+    uint32_t small = -(uint32_t)(b < 0x38800000u), nan = -(uint32_t)(b > 0x7f800000u);
+    uint32_t large = -(uint32_t)(b >= 0x477ff000u); /* 65520 and above round to inf */
+    uint32_t h = (subnormal & small) | (normal & ~small);
+    h = (0x7c00u & large) | (h & ~large);
+    h |= 0x7e00u & nan;
     return (uint16_t)(h | sign);
 }
 
@@ -53,17 +56,17 @@ GAF_INLINE uint16_t gaf_store_f16(float x) {
             C weight = LOAD(w[i]);                                                                               \
             C d = sign * (scale * (C)LOAD(g[i]));                                                                \
             if (BEFORE) d = gaf_##FUNCTION##_##SUFFIX(d, p);                                                     \
-            d = decays ? d + decay * weight : d;                                                                 \
+            d = decays ? GAF_FMA(decay, weight, d) : d;                                                          \
             if (!BEFORE) d = inner * d;                                                                          \
             C u = d;                                                                                             \
             if (CARRY) {                                                                                         \
-                C carried = momentum * (C)LOAD(v[i]) + gain * d;                                                 \
+                C carried = GAF_FMA(momentum, (C)LOAD(v[i]), gain * d);                                          \
                 carried = fresh ? d : carried;                                                                   \
                 v[i] = STORE(carried);                                                                           \
-                u = nesterov ? d + momentum * carried : carried;                                                 \
+                u = nesterov ? GAF_FMA(momentum, carried, d) : carried;                                          \
             }                                                                                                    \
             if (!BEFORE) u = gaf_##FUNCTION##_##SUFFIX(u, p);                                                    \
-            w[i] = STORE(weight + outer * u);                                                                    \
+            w[i] = STORE(GAF_FMA(outer, u, weight));                                                             \
         }                                                                                                        \
     }
 
@@ -85,10 +88,10 @@ GAF_INLINE uint16_t gaf_store_f16(float x) {
         for (ptrdiff_t i = 0; i < n; i++) {                                                                      \
             C weight = shrink * (C)LOAD(w[i]);                                                                   \
             C d = gaf_##FUNCTION##_##SUFFIX(sign * (scale * (C)LOAD(g[i])), p);                                  \
-            d = decays ? d + decay * weight : d;                                                                 \
+            d = decays ? GAF_FMA(decay, weight, d) : d;                                                          \
             C mean = LOAD(m[i]);                                                                                 \
-            mean = (near ? mean : d) + rate * (d - mean); /* from the nearer end, as torch's lerp */             \
-            C square = beta2 * (C)LOAD(v[i]) + one_minus_beta2 * (d * d);                                        \
+            mean = GAF_FMA(rate, d - mean, near ? mean : d); /* from the nearer end, as torch's lerp */          \
+            C square = GAF_FMA(beta2, (C)LOAD(v[i]), one_minus_beta2 * (d * d));                                 \
             m[i] = STORE(mean);                                                                                  \
             v[i] = STORE(square);                                                                                \
             if (AMSGRAD) {                                                                                       \
@@ -143,7 +146,7 @@ GAF_TYPES(log)
             {adam_##FUNCTION##_##TYPE, amsgrad_##FUNCTION##_##TYPE}, activate_##FUNCTION##_##TYPE                \
     }
 
-/* In the order of gaf_function and gaf_type. */
+/* In the order of the enums of gaf.h. */
 #define GAF_ENTRIES(FUNCTION) \
     { GAF_ENTRY(FUNCTION, f32), GAF_ENTRY(FUNCTION, f64), GAF_ENTRY(FUNCTION, bf16), GAF_ENTRY(FUNCTION, f16) }
 

@@ -4,6 +4,7 @@
  * fork the child starts with an empty pool. A call that finds the pool at work (from another Python thread)
  * does its work alone.
  */
+#include <fenv.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,6 +23,7 @@ static struct {
     void (*work)(void *, ptrdiff_t);
     void *context;
     ptrdiff_t count;
+    fenv_t modes; /* the caller's, torch.set_flush_denormal among them */
     atomic_ptrdiff_t next;
 } pool = {.mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
@@ -43,6 +45,7 @@ static void *worker(void *number_) {
         }
         seen = pool.job;
         pthread_mutex_unlock(&pool.mutex);
+        fesetenv(&pool.modes);
         take_part();
         pthread_mutex_lock(&pool.mutex);
         if (--pool.running == 0) pthread_cond_signal(&pool.done);
@@ -59,11 +62,14 @@ static void after_fork_in_child(void) {
     pool.running = 0;
 }
 
+static const int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL}; /* a thread's own, for faulthandler */
+
 static void grow(int workers) {
     static int registered;
     if (!registered) registered = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
     sigset_t all, before; /* signals are the business of Python's threads */
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof FAULTS / sizeof *FAULTS; i++) sigdelset(&all, FAULTS[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -78,6 +84,7 @@ static void grow(int workers) {
 }
 
 void gaf_parallel(void (*work)(void *, ptrdiff_t), void *context, ptrdiff_t count, int threads) {
+    if (threads < 1) threads = 1;
     int helpers = (threads > count ? (int)count : threads) - 1;
     if (helpers > MAX_WORKERS) helpers = MAX_WORKERS;
     if (helpers < 1 || pthread_mutex_trylock(&in_use) != 0) {
@@ -89,6 +96,7 @@ void gaf_parallel(void (*work)(void *, ptrdiff_t), void *context, ptrdiff_t coun
     pool.work = work;
     pool.context = context;
     pool.count = count;
+    fegetenv(&pool.modes);
     atomic_store(&pool.next, 0);
     pool.wanted = pool.workers < helpers ? pool.workers : helpers;
     pool.running = pool.wanted;
