@@ -12,8 +12,8 @@ setup(
             "gaf.kernels._native",
             sources=sorted(map(str, CSRC.glob("*.c"))),
             depends=sorted(map(str, CSRC.glob("*.h"))),
-            # Selects instead of branches need -fno-trapping-math, vector square roots -fno-math-errno; neither
-            # touches the meaning of NaN, inf or subnormals, as -ffast-math would.
+            # Selects instead of branches need -fno-trapping-math, vector square roots -fno-math-errno;
+            # neither touches the meaning of NaN, inf or subnormals, as -ffast-math would.
             extra_compile_args=["-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math"],
             libraries=["m", "pthread"],
             py_limited_api=True,

@@ -173,7 +173,7 @@ def test_without_its_packages_the_command_names_the_extra(package):
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert package in done.stderr
-    assert "pip install 'activated-gradients[lab]'" in done.stderr
+    assert "pip install 'activated-gradients[cli]'" in done.stderr
 
 
 def test_importing_gaf_does_not_import_the_command():

@@ -275,3 +275,26 @@ def test_a_function_of_a_module_that_was_reloaded():
         source += "    @staticmethod\n    def formula(xp, g):\n        return xp.tanh(g)\n"
         exec(source, vars(module))
     assert gaf.parse("again")(0.0) == 0.0
+
+
+def test_what_is_easily_forgotten():
+    """The decorator, the annotation, the static method: a sentence for each."""
+
+    class Unregistered(gaf.Activation):
+        @staticmethod
+        def formula(xp, g):
+            return g
+
+    with pytest.raises(TypeError, match=r"put @gaf.register above the class"):
+        gaf.SGD([torch.zeros(1)], lr=0.1, activation=Unregistered())
+    with pytest.raises(TypeError, match="annotated fields of the class"):
+
+        @gaf.register
+        class Unannotated(gaf.Activation):
+            alpha = 1.0
+
+            @staticmethod
+            def formula(xp, g, alpha):
+                return alpha * g
+
+    assert "unannotated" not in gaf.names()

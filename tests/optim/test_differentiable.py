@@ -110,6 +110,7 @@ def test_adam_in_the_learning_rate(cls):
     )
 
 
+@pytest.mark.usefixtures("no_kernels")
 @pytest.mark.parametrize("placement", gaf.PLACEMENTS)
 def test_the_same_numbers_as_without(placement):
     def run(differentiable):

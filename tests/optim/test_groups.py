@@ -274,9 +274,25 @@ def test_exclude_bias_and_norm_in_every_optimizer():
 
 
 def test_exclude_bias_and_norm_leaves_no_empty_group():
-    assert [list(g) for g in gaf.exclude_bias_and_norm(nn.Linear(2, 2, bias=False))] == [["params"]]
+    assert [
+        list(g) for g in gaf.exclude_bias_and_norm(nn.Linear(2, 2, bias=False), activation=None)
+    ] == [["params"]]
     (group,) = gaf.exclude_bias_and_norm(nn.LayerNorm(3), activation=None)
     assert group["activation"] is None
     assert len(group["params"]) == 2
     frozen = nn.Linear(2, 2).requires_grad_(False)
-    assert gaf.exclude_bias_and_norm(frozen) == []
+    assert gaf.exclude_bias_and_norm(frozen, activation=None) == []
+
+
+def test_an_activation_set_later_is_not_ignored():
+    opt = gaf.SGD(make_model().parameters(), lr=0.1, activation=F)
+    opt.param_groups[0]["activation"] = None
+    with pytest.raises(ValueError, match="is read when the group is added"):
+        opt.step()
+
+
+def test_excluding_needs_to_know_what():
+    with pytest.raises(TypeError, match="such as activation=None"):
+        gaf.exclude_bias_and_norm(make_model())
+    with pytest.raises(TypeError, match="takes the model, got generator"):
+        gaf.exclude_bias_and_norm(make_model().parameters(), activation=None)

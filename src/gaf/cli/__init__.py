@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 MISSING = (
-    "gaf: the command needs {}, which is not installed: pip install 'activated-gradients[lab]'"
+    "gaf: the command needs {}, which is not installed: pip install 'activated-gradients[cli]'"
 )
 
 

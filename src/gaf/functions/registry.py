@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
@@ -55,8 +56,21 @@ def register(cls: A) -> A:
     for field in fields(cls):
         if hasattr(Activation, field.name):
             raise TypeError(f"{cls.__name__}: a parameter cannot be called {field.name!r}")
+    _check_formula(cls)
     _REGISTRY[name] = cls
     return cls
+
+
+def _check_formula(cls: type[Activation]) -> None:
+    """The formula takes the namespace, g, and the fields in their order."""
+    known = [field.name for field in fields(cls)]
+    try:
+        inspect.signature(cls.formula).bind(*range(2 + len(known)))
+    except TypeError:
+        raise TypeError(
+            f"{cls.__name__}.formula must be a static method of (xp, g, {', '.join(known)}): annotated "
+            "fields of the class, such as `alpha: float = 1.0`, are its parameters"
+        ) from None
 
 
 def names() -> tuple[str, ...]:
@@ -115,6 +129,10 @@ def _read(node: ast.expr) -> tuple[str, list[object], dict[str, object]]:
 
 def as_activation(value: Activation | str | None) -> Activation | None:
     """An activation, the name of one, or None, as users may pass it; anything else is refused."""
+    if isinstance(value, Activation) and not value.name:
+        raise TypeError(
+            f"{type(value).__name__} is not registered: put @gaf.register above the class"
+        )
     if value is None or isinstance(value, Activation):
         return value
     if isinstance(value, str):

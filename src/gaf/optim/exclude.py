@@ -33,6 +33,12 @@ def exclude_bias_and_norm(model: nn.Module, **settings: Any) -> list[dict[str, A
         [2, 4]
         >>> opt = gaf.SGD(groups, lr=0.1, momentum=0.9, weight_decay=5e-4, activation="arctan(0.1, 20)")
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"exclude_bias_and_norm takes the model, got {type(model).__name__}")
+    if not settings:
+        raise TypeError(
+            "exclude_bias_and_norm needs what differs for biases and norm layers, such as activation=None"
+        )
     of_norm = {
         id(p)
         for module in model.modules()

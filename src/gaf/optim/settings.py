@@ -62,6 +62,11 @@ def activation_of(group: Group) -> Activation | None:
 
 def formula_of(group: Group) -> Callable[[Tensor], Tensor] | None:
     """The group's f on tensors, from its plain values (no object to build, so torch.compile can)."""
+    if "activation" in group:
+        raise ValueError(
+            'a parameter group\'s "activation" is read when the group is added; later set '
+            'group["gaf_function"] and group["gaf_params"], or use gaf.ParamScheduler'
+        )
     name = group.get("gaf_function")
     if name is None:
         return None
