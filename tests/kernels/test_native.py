@@ -29,12 +29,6 @@ TOLERANCE = {
 }
 
 
-@pytest.fixture(params=native.INSTRUCTION_SETS)
-def isa(request, monkeypatch) -> str:
-    monkeypatch.setenv("GAF_ISA", request.param)
-    return request.param
-
-
 def parameters(dtype: torch.dtype) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     shapes = [(37, 29), (1,), (), (0, 3), (5, 4, 3, 3), (33_001,)]

@@ -31,12 +31,6 @@ ULP = 4.0
 STRIDE = 1009  # of the 2^31 positive float32 numbers; `make test-slow` takes each 251st
 
 
-@pytest.fixture(params=native.INSTRUCTION_SETS)
-def isa(request, monkeypatch) -> str:
-    monkeypatch.setenv("GAF_ISA", request.param)
-    return request.param
-
-
 def sweep(stride: int) -> torch.Tensor:
     """Positive finite float32 numbers, subnormals included, and as many negative ones."""
     bits = torch.arange(0, 0x7F800000, stride, dtype=torch.int32)

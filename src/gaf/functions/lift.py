@@ -28,7 +28,7 @@ def elementwise(formula: Callable[[Tensor], Tensor], g: Tensor) -> Tensor:
     if g.layout != torch.strided:
         raise TypeError(f"activate dense or sparse COO tensors; got layout {g.layout}")
     if g.is_complex():
-        return torch.view_as_complex(elementwise(formula, torch.view_as_real(g.resolve_conj())))
+        return torch.view_as_complex(elementwise(formula, real_view(g)))
     if not g.is_floating_point():
         raise TypeError(f"a gradient activation needs a float or complex tensor; got {g.dtype}")
     if g.dtype.itemsize < 4:
@@ -59,6 +59,11 @@ def real_values(g: Tensor) -> Tensor:
     g = local_shard(g)
     if g.layout == torch.sparse_coo:
         g = g.coalesce().values()
+    return real_view(g)
+
+
+def real_view(g: Tensor) -> Tensor:
+    """A complex tensor by its real and imaginary parts; any other as it is."""
     return torch.view_as_real(g.resolve_conj()) if g.is_complex() else g
 
 

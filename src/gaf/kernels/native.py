@@ -57,11 +57,7 @@ def refusal(
         return f"the native kernels take alpha and beta from {RANGE[0]} to {RANGE[1]}"
     if not lists[0] or _all_alike(lists):
         return None
-    for tensors in zip(*lists, strict=True):
-        reason = _refusal_of_one([local_shard(t) for t in tensors if t is not None])
-        if reason is not None:
-            return reason
-    return None
+    return refusal_of_rows("native", "cpu", lists)
 
 
 def _all_alike(lists: Sequence[Sequence[Tensor | None]]) -> bool:
@@ -92,25 +88,42 @@ def _all_alike(lists: Sequence[Sequence[Tensor | None]]) -> bool:
     )
 
 
-def _refusal_of_one(tensors: Sequence[Tensor]) -> str | None:
-    """The same for a parameter with its gradient and its state."""
+def refusal_of_rows(
+    kernels: str, device: str, lists: Sequence[Sequence[Tensor | None]]
+) -> str | None:
+    """Why kernels for one kind of device cannot serve a parameter with its gradient and its state."""
+    for row in zip(*lists, strict=True):
+        tensors = [local_shard(t) for t in row if t is not None]
+        reason = _refusal_of_one(kernels, device, tensors)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _refusal_of_one(kernels: str, device: str, tensors: Sequence[Tensor]) -> str | None:
     first = tensors[0]
     if first.dtype not in TYPES:
-        return f"the native kernels take {', '.join(map(str, TYPES))}, not {first.dtype}"
+        return f"the {kernels} kernels take {', '.join(map(str, TYPES))}, not {first.dtype}"
     for t in tensors:
         if type(t) not in _PLAIN:
-            return f"the native kernels take plain tensors, not {type(t).__name__}"
-        if t.device.type != "cpu" or t.layout != torch.strided:
-            return f"the native kernels take dense CPU tensors, not {t.device.type} {t.layout}"
+            return f"the {kernels} kernels take plain tensors, not {type(t).__name__}"
+        if t.device.type != device or t.layout != torch.strided:
+            found = f"{t.device.type} {t.layout}"
+            return f"the {kernels} kernels take dense {device} tensors, not {found}"
         if t.dtype != first.dtype:
             return f"a gradient or state is {t.dtype} where its parameter is {first.dtype}"
+        if t.device != first.device:
+            return f"a gradient or state is on {t.device} where its parameter is on {first.device}"
         if t.shape != first.shape:
             found, expected = tuple(t.shape), tuple(first.shape)
             return f"a gradient or state has shape {found} where its parameter has {expected}"
         if t.is_neg() or t._is_zerotensor():
             return "a gradient is a lazy negation or zero, which has no memory of its own"
-        if t.stride() != first.stride() or not _dense(t):
-            return "a parameter, its gradient and its state are not laid out alike in memory"
+    alike = all(t.is_contiguous() for t in tensors) or all(
+        t.stride() == first.stride() and _dense(t) for t in tensors
+    )
+    if not alike:
+        return "a parameter, its gradient and its state are not laid out alike in memory"
     return None
 
 

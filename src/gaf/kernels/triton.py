@@ -41,7 +41,7 @@ import torch
 from torch import Tensor
 
 from gaf.kernels import native
-from gaf.kernels.native import FUNCTIONS, TYPES
+from gaf.kernels.native import FUNCTIONS
 
 BLOCK = 1024  # elements per program
 
@@ -665,25 +665,7 @@ def refusal(function: str, *lists: Sequence[Tensor | None]) -> str | None:
         return f"{function} has no Triton kernel"
     # Triton is not imported only to refuse CPU tensors
     kind = "cpu" if os.environ.get("TRITON_INTERPRET") and _load() else "cuda"
-    for row in zip(*lists, strict=True):
-        tensors = [t for t in row if t is not None]
-        dtype, device, strides = tensors[0].dtype, tensors[0].device, tensors[0].stride()
-        if dtype not in TYPES:
-            return f"the Triton kernels take {', '.join(map(str, TYPES))}, not {dtype}"
-        for t in tensors:
-            if t.device.type != kind or t.layout != torch.strided:
-                return (
-                    f"the Triton kernels take dense {kind} tensors, not {t.device.type} {t.layout}"
-                )
-            if t.dtype != dtype:
-                return f"a gradient or state is {t.dtype} where its parameter is {dtype}"
-            if t.device != device:
-                return f"a gradient or state is on {t.device} where its parameter is on {device}"
-        if not all(t.is_contiguous() for t in tensors) and not all(
-            t.stride() == strides and native._dense(t) for t in tensors
-        ):
-            return "a parameter, its gradient and its state are not laid out alike in memory"
-    return None
+    return native.refusal_of_rows("Triton", kind, lists)
 
 
 @functools.cache

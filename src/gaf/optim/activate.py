@@ -185,10 +185,10 @@ def _activated_closure(
 
 @torch.no_grad()
 def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
-    # GradScaler hands a fused optimizer scaled gradients, the scale, and whether it found an inf.
     compiling = torch.compiler.is_compiling()
     if not compiling and _marks(optimizer) == optimizer.__dict__.get("_gaf_done"):
         return  # a step that calls its parent's step comes here twice
+    # GradScaler hands a fused optimizer scaled gradients, the scale, and whether it found an inf.
     scale = getattr(optimizer, "grad_scale", None)
     found_inf = getattr(optimizer, "found_inf", None)
     if scale is not None:  # 1 and not None: were the step to raise, GradScaler would multiply by it

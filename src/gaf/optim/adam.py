@@ -10,6 +10,7 @@ from torch.optim.adam import adam as torch_adam
 from torch.optim.optimizer import ParamsT, _use_grad_for_differentiable
 
 from gaf.functions import Activation
+from gaf.functions.lift import real_view
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.select import implementation, kernels
 from gaf.optim.settings import Group, formula_of
@@ -230,17 +231,13 @@ def _torch_adam(
     )
 
 
-def _real(t: Tensor) -> Tensor:
-    return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
-
-
 def _widened(tensors: list[Tensor]) -> list[Tensor]:
     """Real views of the tensors, or float32 copies of those in half precision."""
-    return [t.to(torch.promote_types(t.dtype, torch.float32)) for t in map(_real, tensors)]
+    return [t.to(torch.promote_types(t.dtype, torch.float32)) for t in map(real_view, tensors)]
 
 
 def _narrow_into(narrow: list[Tensor], wide: list[Tensor]) -> None:
     """Round float32 copies back into the tensors they were made from; views need nothing."""
-    for t, copy in zip(map(_real, narrow), wide, strict=True):
+    for t, copy in zip(map(real_view, narrow), wide, strict=True):
         if copy.dtype != t.dtype:
             t.copy_(copy)
