@@ -1,0 +1,240 @@
+"""What a run is, as a frozen value: everything that decides the outcome, and nothing else.
+
+Configs are strict: a key that does not exist or a value of another type is refused in one sentence. They
+are written to JSON and read back unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+
+import gaf
+from gaf.experiments.engine.near import did_you_mean
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+
+C = TypeVar("C", bound="Config")
+
+
+class Config(BaseModel):
+    """Frozen, strict, and closed to keys it does not know."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class TaskConfig(Config):
+    """What is learned: a built-in kind with data and model by name, or a user's own function.
+
+    ``kind="my_module:make_task"`` calls ``make_task(**options)``; the other fields are then unused.
+    """
+
+    kind: str = "classification"
+    data: str = ""
+    data_options: dict[str, JsonValue] = {}
+    model: str = ""
+    model_options: dict[str, JsonValue] = {}
+    label_smoothing: Share = 0.0
+    options: dict[str, JsonValue] = {}
+
+    @model_validator(mode="after")
+    def _whole(self) -> TaskConfig:
+        if self.own:
+            for key in ("data", "model", "data_options", "model_options", "label_smoothing"):
+                if getattr(self, key):
+                    raise ValueError(
+                        f"{key} belongs to built-in tasks; give {self.kind} its own settings in options"
+                    )
+        else:
+            if self.options:
+                raise ValueError("options belong to tasks of your own, kind='my_module:make_task'")
+            if not self.data or not self.model:
+                raise ValueError(f"a {self.kind} task needs the names of its data and its model")
+        return self
+
+    @property
+    def own(self) -> bool:
+        """Whether the task is made by a function of the user's."""
+        return ":" in self.kind
+
+
+class OptimizerConfig(Config):
+    """The update rule. A key that the rule does not have (betas of SGD) keeps its default.
+
+    ``activation`` is written as :func:`gaf.parse` reads it. Clipping, by value or by norm, comes before it.
+    """
+
+    name: Literal["sgd", "adam", "adamw"] = "sgd"
+    lr: Positive = 0.1
+    weight_decay: NotNegative = 0.0
+    momentum: Share = 0.0
+    dampening: Share = 0.0
+    nesterov: bool = False
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    eps: Positive = 1e-8
+    amsgrad: bool = False
+    activation: str | None = None
+    placement: Literal["gradient", "momentum", "update"] | None = None
+    clip_value: Positive | None = None
+    clip_norm: Positive | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> OptimizerConfig:
+        own = (
+            {"momentum", "dampening", "nesterov"}
+            if self.name == "sgd"
+            else {"betas", "eps", "amsgrad"}
+        )
+        for key in ("momentum", "dampening", "nesterov", "betas", "eps", "amsgrad"):
+            if key not in own and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{self.name} has no {key}")
+        if self.nesterov and (self.momentum == 0 or self.dampening != 0):
+            raise ValueError("nesterov needs a momentum above 0 and no dampening")
+        if self.activation is not None:
+            gaf.parse(self.activation)
+        elif self.placement is not None:
+            raise ValueError("placement needs an activation; unset it, or set one")
+        if self.name != "sgd" and self.placement not in (None, "gradient"):
+            raise ValueError(f"{self.name} takes placement='gradient' only")
+        if self.placement == "momentum" and self.momentum == 0:
+            raise ValueError("placement='momentum' needs a momentum above 0")
+        if self.clip_value is not None and self.clip_norm is not None:
+            raise ValueError("set clip_value or clip_norm, not both")
+        return self
+
+    @property
+    def where(self) -> str:
+        """The placement in force: gaf's own default where none is set."""
+        return self.placement or ("momentum" if self.momentum > 0 else "gradient")
+
+
+class ScheduleConfig(Config):
+    """The learning rate over the run, as a factor on ``lr``.
+
+    ``warmup`` and ``milestones`` are counted in ``unit``. ``every`` says how often the rate changes: at
+    each iteration, or once an epoch as torch's schedulers are mostly used. ``floor`` is where cosine ends;
+    at each milestone ``step`` multiplies the rate by ``gamma``.
+    """
+
+    name: Literal["cosine", "constant", "step"] = "cosine"
+    warmup: NotNegative = 0.0
+    unit: Literal["epoch", "iteration"] = "epoch"
+    every: Literal["epoch", "iteration"] = "iteration"
+    floor: Share = 0.0
+    milestones: tuple[Positive, ...] = ()
+    gamma: Positive = 0.1
+
+
+class RunConfig(Config):
+    """One training.
+
+    ``batch_size`` is what one step of the optimizer sees, over all processes and accumulated parts, so
+    that the number of processes does not change what is computed. ``epochs`` or ``iterations`` ends the run.
+    ``threads``: torch's threads in each process; unset, what torch takes when the run begins.
+    ``evaluate_every`` counts epochs (0: only at the end), ``checkpoint_every``, ``log_every`` and
+    ``monitor_every`` iterations. ``checkpoint_every`` unset: at the end of each epoch; ``monitor_every`` 0:
+    no statistics of what f sees.
+    """
+
+    name: str = Field(min_length=1)
+    task: TaskConfig
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    epochs: Count | None = None
+    iterations: Count | None = None
+    batch_size: Count = 128
+    drop_last: bool = False
+    accumulate: Count = 1
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    strategy: Literal["auto", "ddp", "fsdp2"] = "auto"
+    devices: Count = 1
+    nodes: Count = 1
+    threads: Count | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    channels_last: bool = False
+    compile: bool = False
+    evaluate_every: Annotated[int, Field(ge=0)] = 1
+    checkpoint_every: Count | None = None
+    log_every: Count = 50
+    monitor_every: Annotated[int, Field(ge=0)] = 100
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunConfig:
+        if (self.epochs is None) == (self.iterations is None):
+            raise ValueError("set epochs or iterations, one of the two")
+        if self.batch_size % self.accumulate:
+            raise ValueError(
+                f"batch_size {self.batch_size} does not divide into accumulate={self.accumulate} parts"
+            )
+        return self
+
+
+def read(data: Any, kind: type[C] = RunConfig) -> C:
+    """A config from JSON text or from its values; ValueError says in one sentence what is wrong."""
+    try:
+        # Through JSON, where strict means what one expects: a list is a tuple, 1 is not True.
+        return kind.model_validate_json(data if isinstance(data, str | bytes) else json.dumps(data))
+    except ValidationError as error:
+        raise ValueError(explain(error, kind)) from None
+
+
+def matched_control(config: RunConfig) -> RunConfig:
+    """The same rule with f replaced by its slope s: what a gain of f has to be measured against.
+
+    Where f acts on the momentum or the update that is lr * s (under a schedule ``update`` keeps each
+    step's own rate in the velocity, the control does not); on the gradient of SGD lr * s with weight decay
+    / s; for Adam eps / s and weight decay / s; for AdamW, whose decay f does not see, eps / s.
+    """
+    rule = config.optimizer
+    if rule.activation is None:
+        raise ValueError(f"{config.name} has no activation, so there is no matched control of it")
+    s = gaf.parse(rule.activation).slope
+    change: dict[str, Any] = {"activation": None, "placement": None}
+    if rule.name == "sgd":
+        change["lr"] = rule.lr * s
+        if rule.where == "gradient":
+            change["weight_decay"] = rule.weight_decay / s
+    else:
+        change["eps"] = rule.eps / s
+        if rule.name == "adam":
+            change["weight_decay"] = rule.weight_decay / s
+    return config.model_copy(
+        update={
+            "name": f"{config.name}-matched-control",
+            "optimizer": OptimizerConfig.model_validate({**dict(rule), **change}),
+        }
+    )
+
+
+def keys(kind: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
+    """The dotted names of all keys."""
+    found = []
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found += keys(inner, f"{prefix}{name}.")
+        else:
+            found.append(prefix + name)
+    return found
+
+
+def explain(error: ValidationError, kind: type[BaseModel] = RunConfig) -> str:
+    """The first complaint of pydantic as a sentence."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f"a config has no key {key!r}{did_you_mean(key, keys(kind))}"
+    if first["type"] == "missing":
+        return f"the config lacks the key {key!r}"
+    if first["type"] == "json_invalid":
+        return f"the config is not JSON: {first['msg'].partition(': ')[2]}"
+    reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if first["type"] == "value_error":
+        return f"{key}: {reason}" if key else reason
+    return f"{key} {reason}, got {first['input']!r}"

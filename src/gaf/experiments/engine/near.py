@@ -1,0 +1,32 @@
+"""Names near a name that does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+LIKE = 0.6  # of 1: how like a name must be to be offered
+NEARLY_AS_LIKE = 0.1
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name.
+
+    Example:
+        >>> did_you_mean("optimizer.lrr", ["optimizer.lr", "optimizer.betas", "seed"])
+        "; did you mean 'optimizer.lr'?"
+        >>> did_you_mean("lr", ["optimizer.lr", "seed"])
+        "; did you mean 'optimizer.lr'?"
+        >>> did_you_mean("xyz", ["seed", "lr"])
+        '; there are lr, seed'
+    """
+    known = sorted(known)
+    likeness = {each: SequenceMatcher(None, name, each).ratio() for each in known}
+    best = max(likeness.values(), default=0.0)
+    near = [each for each in known if likeness[each] >= max(LIKE, best - NEARLY_AS_LIKE)]
+    if not near:
+        near = [each for each in known if each.rpartition(".")[2] == name.rpartition(".")[2]]
+    if near:
+        near.sort(key=lambda each: -likeness[each])
+        return f"; did you mean {' or '.join(map(repr, near[:3]))}?"
+    return f"; there are {', '.join(known)}" if known else ""

@@ -1,0 +1,90 @@
+"""What the engine needs of a task, and no more. A task of your own is a subclass like the built-in ones.
+
+Example:
+    A regression, with ``my_source`` as in ``examples/own_task.py``::
+
+        class Curve(Task):
+            score, higher_is_better, worst = "loss", False, math.inf
+
+            def build_model(self):
+                return nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
+
+            def train_source(self):
+                return my_source("train")
+
+            def test_source(self):
+                return my_source("test")
+
+            def loss(self, model, batch):
+                x, y = batch
+                return nn.functional.mse_loss(model(x), y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from gaf.experiments.data.sources import Source
+
+
+class Task:
+    """A model, data to train and to test on, a loss and a score.
+
+    A batch is whatever the source yields: tensors, nested as one likes. Everything random must come from
+    torch's generators or from (seed, epoch, sample index), so that a run can be repeated and resumed.
+    """
+
+    score: ClassVar[str] = "top1"  # the metric a run is judged by
+    higher_is_better: ClassVar[bool] = True
+    worst: ClassVar[float] = 0.0  # the score of a run that diverged
+
+    def build_model(self) -> nn.Module:
+        """A new model; its initial weights may use torch's generator, which the engine has seeded."""
+        raise NotImplementedError
+
+    def train_source(self) -> Source:
+        """Samples by index, in batches that the engine chooses."""
+        raise NotImplementedError
+
+    def test_source(self) -> Source:
+        """Samples to evaluate on, all of them, in order."""
+        raise NotImplementedError
+
+    def check(self, model: nn.Module) -> None:
+        """Raise ValueError with a sentence where model and data do not fit; called before training."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """The mean loss over the samples of a batch."""
+        raise NotImplementedError
+
+    def outcomes(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        """What :meth:`metrics` needs of each test sample: tensors whose first axis runs over the batch.
+
+        The engine splits the test set over processes and puts the rows together again in order, so that
+        a figure of the whole set, such as a mean average precision, counts each sample once. The default
+        evaluates the loss sample by sample, for batches that are tuples of tensors.
+        """
+        losses = [
+            self.loss(model, tuple(x[i : i + 1] for x in batch)) for i in range(len(batch[0]))
+        ]
+        return {"loss": torch.stack(losses)}
+
+    def metrics(self, outcomes: dict[str, Tensor]) -> dict[str, float]:
+        """Figures of the whole test set, from the outcomes of all its samples: by default their means."""
+        return {name: rows.double().mean().item() for name, rows in outcomes.items()}
+
+    def evaluate(
+        self,
+        model: nn.Module,
+        batches: Iterable[Any],
+        gather: Callable[[dict[str, Tensor]], dict[str, Tensor]] = lambda rows: rows,
+    ) -> dict[str, float]:
+        """The metrics over batches; ``gather`` puts together what several processes have found."""
+        found = [self.outcomes(model, batch) for batch in batches]
+        rows = {name: torch.cat([each[name] for each in found]) for name in found[0]}
+        return self.metrics(gather(rows))

@@ -1,0 +1,89 @@
+"""Image classification by names: a dataset of the catalog and a model of the registry."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gaf.experiments.tasks.base import Task
+
+if TYPE_CHECKING:
+    from gaf.experiments.data.sources import Source
+    from gaf.experiments.engine.config import TaskConfig
+
+
+class Classification(Task):
+    """Cross-entropy on a dataset; the score is the share of test images named right.
+
+    Args:
+        config: the names and options of data and model.
+    """
+
+    def __init__(self, config: TaskConfig) -> None:
+        self.config = config
+
+    @cached_property
+    def _sources(self) -> tuple[Source, Source]:
+        from gaf.experiments import data
+
+        options: dict[str, Any] = dict(self.config.data_options)
+        train = data.load(self.config.data, "train", **options)
+        # what changes the images that are learned from is no part of the test
+        options.pop("augment", None)
+        return train, data.load(self.config.data, "test", **options)
+
+    def train_source(self) -> Source:
+        return self._sources[0]
+
+    def test_source(self) -> Source:
+        return self._sources[1]
+
+    def build_model(self) -> nn.Module:
+        from gaf.experiments import models
+
+        source, options = self.train_source(), dict(self.config.model_options)
+        shape = {"in_channels": source.shape[0]} if len(source.shape) == 3 else {}
+        return models.build(self.config.model, classes=len(source.classes), **{**shape, **options})
+
+    def check(self, model: nn.Module) -> None:
+        source = self.train_source()
+        parameter = next(model.parameters())
+        sample = torch.zeros(2, *source.shape, device=parameter.device)
+        wanted = (2, len(source.classes))
+        what = f"{self.config.model} and {self.config.data} do not fit: "
+        was_training = model.training
+        model.eval()
+        try:
+            with torch.no_grad():
+                found = model(sample)
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(
+                f"{what}for images of {source.shape} the model says {reason!r}"
+            ) from None
+        finally:
+            model.train(was_training)
+        if tuple(found.shape) != wanted:
+            raise ValueError(
+                f"{what}for {wanted[0]} images the model gives {tuple(found.shape)}, not {wanted}"
+            )
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        images, labels = batch
+        smoothing = self.config.label_smoothing
+        return functional.cross_entropy(model(images), labels, label_smoothing=smoothing)
+
+    def outcomes(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+        """Loss without smoothing, and whether the label is the first guess or among the first five."""
+        images, labels = batch
+        logits = model(images).float()
+        guesses = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
+        return {
+            "loss": functional.cross_entropy(logits, labels, reduction="none"),
+            "top1": guesses[:, 0],
+            "top5": guesses.any(dim=1),
+        }

@@ -1,0 +1,58 @@
+"""From the task of a config to the task itself."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gaf.experiments.engine.near import did_you_mean
+from gaf.experiments.tasks.base import Task
+from gaf.experiments.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from gaf.experiments.engine.config import TaskConfig
+
+BUILT_IN: dict[str, Callable[[TaskConfig], Task]] = {"classification": Classification}
+
+
+def load_task(config: TaskConfig) -> Task:
+    """The built-in task of ``config.kind``, or what the user's own function makes of ``options``."""
+    if not config.own:
+        if config.kind not in BUILT_IN:
+            hint = did_you_mean(config.kind, BUILT_IN)
+            raise ValueError(
+                f"unknown kind of task {config.kind!r}{hint} (a task of your own: 'my_module:make_task')"
+            )
+        return BUILT_IN[config.kind](config)
+    make = import_maker(config.kind)
+    try:
+        task = make(**config.options)
+    except TypeError as error:
+        raise ValueError(
+            f"{config.kind} cannot be called with {config.options}: {error}"
+        ) from error
+    if not isinstance(task, Task):
+        raise ValueError(
+            f"{config.kind} gave {type(task).__name__}, not a gaf.experiments.tasks.Task"
+        )
+    return task
+
+
+def import_maker(kind: str) -> Callable[..., object]:
+    """The function or class that ``my_module:make_task`` names; modules of the current folder are found."""
+    module_name, _, name = kind.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ValueError(f"the task {kind} cannot be imported: {error}") from error
+    make = getattr(module, name, None)
+    if not callable(make):
+        public = [each for each in vars(module) if not each.startswith("_")]
+        raise ValueError(f"{module_name} has no function {name!r}{did_you_mean(name, public)}")
+    return make
