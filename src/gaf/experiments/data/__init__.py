@@ -1,0 +1,53 @@
+"""The data that experiments train on: by name, from disk, as sources of batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gaf.experiments.data import catalog
+from gaf.experiments.data.errors import DataError, DatasetMissing
+from gaf.experiments.data.layouts import SPLITS, Options, default_root
+from gaf.experiments.data.sources import Source, TensorSource
+
+__all__ = ["DataError", "DatasetMissing", "Source", "TensorSource", "load"]
+
+
+def load(
+    name: str,
+    split: str,
+    *,
+    root: str | Path | None = None,
+    augment: bool | None = None,
+    limit: int | None = None,
+    size: int | None = None,
+    workers: int = 2,
+    strict: bool = False,
+) -> Source:
+    """The samples of one split of a dataset.
+
+    Args:
+        name: of the catalog (``gaf data list``), or ``imagefolder:PATH`` for any folder with ``train`` and
+            ``val`` (or ``test``) and in them a folder for each class.
+        split: ``train`` or ``test``.
+        root: the folder with the datasets; unset: the one GAF_DATA names, else the user's cache.
+        augment: random crops and flips; unset: for train only.
+        limit: take at most so many samples, as many of each class as there can be.
+        size: side of the images from image folders; unset: 224.
+        workers: processes that read image folders; 0: none, the training waits for each batch.
+        strict: whether a broken image ends the training; otherwise it is named, counted and replaced.
+
+    Raises:
+        DatasetMissing: it is not there; the message holds the command that gets it.
+        DataError: it is there and cannot be used.
+
+    Example:
+        >>> digits = load("digits", "test", limit=100)
+        >>> len(digits), digits.shape, digits.classes[:3]
+        (100, (1, 8, 8), ('0', '1', '2'))
+    """
+    if split not in SPLITS:
+        raise DataError(f"the split is 'train' or 'test', not {split!r}")
+    if limit is not None and limit < 1:
+        raise DataError(f"limit is a number of samples, at least 1, not {limit}")
+    folder = default_root() if root is None else Path(root)
+    return catalog.find(name).open(split, folder, Options(augment, limit, size, workers, strict))

@@ -1,0 +1,177 @@
+"""The datasets by name: where they come from, how they are checked and read. A new one is an entry here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from gaf.experiments.data import cifar, digits, idx, names
+from gaf.experiments.data.augment import CropFlip
+from gaf.experiments.data.errors import DataError
+from gaf.experiments.data.layouts import Dataset, Download, Layout, TensorDataset
+from gaf.experiments.data.sources import Records
+from gaf.experiments.engine.near import did_you_mean
+
+GIGABYTE = 1 << 30
+FOLDER_PREFIX = "imagefolder:"
+
+
+@dataclass(frozen=True)
+class Digits(TensorDataset):
+    """It comes with scikit-learn, so there is nothing to place or to get."""
+
+    def read(self, split: str, root: Path) -> Records:
+        return digits.read(split)
+
+
+DIGITS = Digits(
+    "digits",
+    "handwritten digits, 8 x 8, embedded in scikit-learn",
+    counts={"train": 1437, "test": 360},
+    classes=names.DIGITS,
+    mean=(0.3053,),
+    std=(0.3760,),
+    peak=digits.PEAK,
+)
+
+_KRIZ = "https://www.cs.toronto.edu/~kriz"
+_CIFAR_COUNTS = {"train": 50_000, "test": 10_000}
+# The authors' training: black border of 4 pixels, a random 32 x 32 of it, flip; their means and deviations.
+_CIFAR_AUGMENT = CropFlip(pad=4, flip=True)
+
+CIFAR10 = TensorDataset(
+    "cifar10",
+    "CIFAR-10: 32 x 32 photographs of 10 kinds of things",
+    layouts=(
+        Layout(
+            "binary",
+            ("cifar-10-batches-bin",),
+            {
+                "train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
+                "test": ("test_batch.bin",),
+            },
+            partial(cifar.read_binary, labels=1, classes=10),
+            (Download(f"{_KRIZ}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+            unpacked=GIGABYTE,
+        ),
+        Layout(
+            "python",
+            ("cifar-10-batches-py",),
+            {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
+            partial(cifar.read_python, key="labels", classes=10),
+            (Download(f"{_KRIZ}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
+            unpacked=GIGABYTE,
+            md5={
+                "data_batch_1": "c99cafc152244af753f735de768cd75f",
+                "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+                "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+                "data_batch_4": "634d18415352ddfa80567beed471001a",
+                "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+                "test_batch": "40351d587109b95175f43aff81a1287e",
+            },
+        ),
+    ),
+    counts=_CIFAR_COUNTS,
+    classes=names.CIFAR10,
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2023, 0.1994, 0.2010),  # the mean of each image's own; of all pixels it is 0.2470, ...
+    augment=_CIFAR_AUGMENT,
+)
+
+CIFAR100 = TensorDataset(
+    "cifar100",
+    "CIFAR-100: 32 x 32 photographs of 100 kinds of things",
+    layouts=(
+        Layout(
+            "binary",
+            ("cifar-100-binary", "cifar-100-subset/cifar-100-binary"),
+            {"train": ("train.bin",), "test": ("test.bin",)},
+            partial(cifar.read_binary, labels=2, classes=100),
+            (Download(f"{_KRIZ}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
+            unpacked=GIGABYTE,
+        ),
+        Layout(
+            "python",
+            ("cifar-100-python",),
+            {"train": ("train",), "test": ("test",)},
+            partial(cifar.read_python, key="fine_labels", classes=100),
+            (Download(f"{_KRIZ}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
+            unpacked=GIGABYTE,
+            md5={
+                "train": "16019d7e3df5f24257cddd939b257f8d",
+                "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+            },
+        ),
+    ),
+    counts=_CIFAR_COUNTS,
+    classes=names.CIFAR100,
+    mean=(0.5071, 0.4867, 0.4408),
+    std=(0.2675, 0.2565, 0.2761),
+    augment=_CIFAR_AUGMENT,
+)
+
+_IDX_FILES = {
+    "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+}
+
+
+def _idx(folders: tuple[str, ...], address: str, *md5: str) -> Layout:
+    """Four gzipped files, in the order train images, train labels, test images, test labels."""
+    files = [f"{name}.gz" for split in ("train", "test") for name in _IDX_FILES[split]]
+    downloads = tuple(Download(f"{address}/{n}", md) for n, md in zip(files, md5, strict=True))
+    published = dict(zip(files, md5, strict=True))
+    read = partial(idx.read, classes=10)
+    return Layout("idx", folders, _IDX_FILES, read, downloads, md5=published, gzipped=True)
+
+
+MNIST = TensorDataset(
+    "mnist",
+    "MNIST: handwritten digits, 28 x 28",
+    layouts=(
+        _idx(
+            ("mnist", "MNIST/raw"),
+            "https://ossci-datasets.s3.amazonaws.com/mnist",  # the first address no longer serves it
+            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "d53e105ee54ea40749a09fcbcd1e9432",
+            "9fb629c4189551a2d022fa330f9573f3",
+            "ec29112dd5afa0611ce80d1b7f02629c",
+        ),
+    ),
+    counts={"train": 60_000, "test": 10_000},
+    classes=names.DIGITS,
+    mean=(0.1307,),
+    std=(0.3081,),
+)
+
+FASHION_MNIST = TensorDataset(
+    "fashion-mnist",
+    "Fashion-MNIST: pieces of clothing, 28 x 28",
+    layouts=(
+        _idx(
+            ("fashion-mnist", "FashionMNIST/raw"),
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
+            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "25c81989df183df01b3e8a0aad5dffbe",
+            "bef4ecab320f06d8554ea6380940ec79",
+            "bb300cfdad3c16e7a12a480ee83cd310",
+        ),
+    ),
+    counts={"train": 60_000, "test": 10_000},
+    classes=names.FASHION,
+    mean=(0.2860,),
+    std=(0.3530,),
+)
+
+DATASETS: Mapping[str, Dataset] = {
+    each.name: each for each in (DIGITS, CIFAR10, CIFAR100, MNIST, FASHION_MNIST)
+}
+
+
+def find(name: str) -> Dataset:
+    """The dataset of a name."""
+    if name in DATASETS:
+        return DATASETS[name]
+    raise DataError(f"unknown dataset {name!r}{did_you_mean(name, DATASETS)}")

@@ -1,0 +1,15 @@
+"""What can be wrong with data, each said in one sentence."""
+
+from __future__ import annotations
+
+
+class DataError(ValueError):
+    """Data that cannot be used; the message is a sentence that says what to do."""
+
+
+class DatasetMissing(DataError):
+    """A dataset that is not on this machine; the message holds the command that gets it."""
+
+
+class DamagedFile(DataError):
+    """A file that is not what its name promises."""
