@@ -57,7 +57,7 @@ def _complaint(key: str, value: Any) -> str:
     for part in path:
         kind = kind.model_fields[part].annotation  # type: ignore[assignment]
     field = kind.model_fields[last]
-    wanted = Annotated[field.annotation, field]  # type: ignore[valid-type]
+    wanted: Any = Annotated[field.annotation, field]  # type: ignore[valid-type]
     try:
         TypeAdapter(wanted, config=ConfigDict(strict=True)).validate_json(json.dumps(value))
     except ValidationError as error:

@@ -78,6 +78,19 @@ class Task:
         """Figures of the whole test set, from the outcomes of all its samples: by default their means."""
         return {name: rows.double().mean().item() for name, rows in outcomes.items()}
 
+    def score_of(self, metrics: dict[str, float]) -> float:
+        """The score among metrics."""
+        if self.score not in metrics:
+            found = ", ".join(metrics)
+            raise ValueError(
+                f"{type(self).__name__} is scored by {self.score!r}, but measures {found}"
+            )
+        return metrics[self.score]
+
+    def is_better(self, score: float, than: float) -> bool:
+        """Whether a score beats another."""
+        return score > than if self.higher_is_better else score < than
+
     def evaluate(
         self,
         model: nn.Module,

@@ -1,0 +1,141 @@
+"""Checkpoints: renamed into place when whole, the last two kept, read without running code.
+
+A checkpoint is a folder ``step-00001234`` with one ``part-R.pt`` for each process and a ``manifest.json``
+with the checksum of each part. The run folder must be seen by all processes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from gaf.experiments.engine import files
+from gaf.experiments.engine.distributed import everyones
+from gaf.experiments.engine.shards import put_together, take_apart
+
+KEPT = 2
+FORMAT = 1
+MANIFEST = "manifest.json"
+NAME = re.compile(r"step-(\d{8,})")
+
+
+class Damaged(ValueError):
+    """A checkpoint that is not what was written."""
+
+
+def save(
+    fabric: Fabric, folder: Path, step: int, state: dict[str, Any], own: dict[str, Any]
+) -> None:
+    """Write a checkpoint, or raise OSError and leave the ones before as they are.
+
+    Args:
+        fabric: whose processes all call this.
+        folder: holds the run's checkpoints.
+        step: the number of steps done.
+        state: the same on all processes, sharded tensors aside.
+        own: what each process has for itself.
+    """
+    final = folder / f"step-{step:08d}"
+    unfinished = folder / f".{final.name}.tmp"
+    if fabric.is_global_zero:
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a run that was killed
+        unfinished.mkdir(parents=True)
+    fabric.barrier()
+    pieces: dict[str, Any] = {}
+    noted = take_apart(state, pieces)
+    part = {"own": own, "pieces": pieces, "state": noted if fabric.is_global_zero else None}
+    name = f"part-{fabric.global_rank}.pt"
+    try:
+        about: Any = _write_part(unfinished / name, part)
+    except OSError as error:
+        about = error
+    everyone = everyones(fabric, about)
+    failed: Any = next((each for each in everyone if isinstance(each, OSError)), None)
+    if fabric.is_global_zero:
+        try:
+            if failed is None:
+                _finish(unfinished, final, step, everyone)
+        except OSError as error:
+            failed = error
+        if failed is not None:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    failed = everyones(fabric, failed)[0]
+    if failed is not None:
+        raise failed
+
+
+def _write_part(path: Path, part: dict[str, Any]) -> dict[str, Any]:
+    file = files.Hashing(path)
+    try:
+        torch.save(part, file)  # type: ignore[arg-type]
+    finally:
+        checksum = file.close()
+    return {"name": path.name, "sha256": checksum, "bytes": file.length}
+
+
+def _finish(unfinished: Path, final: Path, step: int, parts: list[Any]) -> None:
+    manifest = {"format": FORMAT, "step": step, "parts": parts}
+    files.write_json(unfinished / MANIFEST, manifest)
+    shutil.rmtree(final, ignore_errors=True)  # only there if this step is done a second time
+    unfinished.rename(final)
+    files.sync_folder(final.parent)
+    for old in steps(final.parent)[KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def steps(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, newest first."""
+    found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+
+
+def latest(folder: Path) -> Path | None:
+    """The newest checkpoint that is whole; damaged ones are set aside with a warning."""
+    found = steps(folder)
+    for path in found:
+        try:
+            verify(path)
+            return path
+        except (Damaged, OSError) as error:
+            aside = path.with_name(f"damaged-{path.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+            warnings.warn(
+                f"the checkpoint {path.name} is damaged ({error}), trying the one before",
+                stacklevel=2,
+            )
+    if found:
+        raise ValueError(f"no checkpoint in {folder} is whole; delete the run to begin it again")
+    return None
+
+
+def verify(path: Path) -> list[Path]:
+    """The parts of a checkpoint, compared with their checksums."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text("utf-8"))
+        parts = [(path / str(each["name"]), each) for each in manifest["parts"]]
+        version = manifest["format"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise Damaged(f"its manifest cannot be read: {error}") from error
+    if version != FORMAT:
+        raise ValueError(f"{path} has format {version}, this version of gaf reads {FORMAT}")
+    for i, (part, each) in enumerate(parts):
+        if part.name != f"part-{i}.pt" or not part.is_file():
+            raise Damaged(f"part-{i}.pt is missing")
+        if part.stat().st_size != each["bytes"] or files.sha256(part) != each["sha256"]:
+            raise Damaged(f"{part.name} is not what was written")
+    return [part for part, _ in parts]
+
+
+def load(path: Path, rank: int = 0) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """State with whole tensors, and what process ``rank`` had for itself (None where it did not exist)."""
+    parts = [torch.load(part, map_location="cpu", weights_only=True) for part in verify(path)]
+    state = put_together(parts[0]["state"], [part["pieces"] for part in parts])
+    return state, parts[rank]["own"] if rank < len(parts) else None

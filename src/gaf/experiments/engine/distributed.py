@@ -1,0 +1,117 @@
+"""Devices, processes and precision: what Lightning Fabric does for us, with its defaults made explicit."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.plugins import MixedPrecision
+from lightning_fabric.plugins.environments import TorchElasticEnvironment
+from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy
+from torch import Tensor, nn
+
+from gaf.experiments.engine.config import RunConfig
+
+logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it announces each start
+
+
+def make_fabric(config: RunConfig) -> Fabric:
+    """Fabric for a config, launched; under ``torchrun`` the processes are those that it started."""
+    devices, nodes = config.devices, config.nodes
+    if TorchElasticEnvironment.detect():
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // devices
+    try:
+        fabric = Fabric(
+            accelerator=config.accelerator,
+            strategy=_strategy(config.strategy, devices * nodes),
+            devices=devices,
+            num_nodes=nodes,
+            plugins=_precision(config),
+        )
+    except Exception as error:  # Fabric's own, for devices that are not there
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"accelerator={config.accelerator}, devices={devices} cannot be had here: {reason}"
+        ) from error
+    fabric.launch()
+    return fabric
+
+
+def _strategy(name: str, processes: int) -> Any:
+    if processes == 1:
+        return "auto"  # nothing to share
+    if name == "fsdp2":
+        return ModelParallelStrategy(
+            parallelize_fn=_shard, data_parallel_size=processes, tensor_parallel_size=1
+        )
+    return DDPStrategy()
+
+
+def _shard(model: nn.Module, mesh: Any) -> nn.Module:
+    """FSDP2: each child with parameters is gathered when it is needed, the rest with the whole."""
+    from torch.distributed.fsdp import fully_shard
+
+    along = mesh["data_parallel"]
+    for child in model.children():
+        if any(True for _ in child.parameters()):
+            fully_shard(child, mesh=along)
+    fully_shard(model, mesh=along)
+    return model
+
+
+def _precision(config: RunConfig) -> list[Any]:
+    """Named here because Fabric would turn fp16 on a CPU into bf16."""
+    if config.precision == "32-true":
+        return []
+    if config.precision == "16-mixed" and config.strategy == "fsdp2":
+        raise ValueError("precision 16-mixed does not go with strategy fsdp2; use bf16-mixed")
+    device = _autocast_device(config.accelerator)
+    scaler = torch.amp.GradScaler(device) if config.precision == "16-mixed" else None
+    return [MixedPrecision(config.precision, device, scaler=scaler)]
+
+
+def _autocast_device(accelerator: str) -> str:
+    if accelerator != "auto":
+        return accelerator
+    return "cuda" if torch.cuda.is_available() else "mps" if _has_mps() else "cpu"
+
+
+def _has_mps() -> bool:
+    return torch.backends.mps.is_available()
+
+
+def anyone(fabric: Fabric, mine: bool) -> bool:
+    """Whether any process says yes."""
+    if fabric.world_size == 1:
+        return mine
+    flag = torch.tensor(float(mine), device=fabric.device)
+    return fabric.all_reduce(flag, reduce_op="sum").item() > 0  # type: ignore[union-attr]
+
+
+def everyones(fabric: Fabric, mine: Any) -> list[Any]:
+    """A plain value of each process, on all of them."""
+    if fabric.world_size == 1:
+        return [mine]
+    found = [None] * fabric.world_size
+    torch.distributed.all_gather_object(found, mine)
+    return found
+
+
+def gather_rows(fabric: Fabric, rows: dict[str, Tensor], samples: int) -> dict[str, Tensor]:
+    """Rows of :func:`sampler.evaluation_indices` from all processes: each sample once, in the set's order."""
+    if fabric.world_size == 1:
+        return rows
+    found = {}
+    for name in sorted(rows):
+        mine = rows[name].contiguous()
+        # gloo has no booleans
+        sent = mine.to(torch.uint8) if mine.dtype == torch.bool else mine
+        parts = torch.stack([torch.empty_like(sent)] * fabric.world_size)
+        torch.distributed.all_gather_into_tensor(parts, sent)
+        # rank r holds samples r, r + processes, ...
+        found[name] = parts.transpose(0, 1).flatten(0, 1)[:samples].to(mine.dtype)
+    return found

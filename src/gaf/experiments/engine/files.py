@@ -1,0 +1,114 @@
+"""Files that appear whole or not at all, also when the power goes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last; where folders cannot be opened, the system does so by itself."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file under another name, make it last, and rename it."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    try:
+        with open(unfinished, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON whole; inf and NaN as strings, which :func:`number` reads back."""
+    text = json.dumps(plain(content), indent=2, allow_nan=False)
+    write_whole(path, (text + "\n").encode())
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it.
+
+    Example:
+        >>> plain({"loss": float("inf"), "shape": (3, 32)})
+        {'loss': 'inf', 'shape': [3, 32]}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def number(value: Any) -> Any:
+    """A figure as :func:`plain` wrote it."""
+    return float(value) if value in ("nan", "inf", "-inf") else value
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+class Hashing:
+    """A file to write to that knows the checksum and length of what it was given.
+
+    An error (a full disk) is kept until :meth:`close`: whoever writes may be native code that cannot
+    pass it on.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "wb")  # noqa: SIM115 - closed in close()
+        self._hash = hashlib.sha256()
+        self._error: OSError | None = None
+        self.length = 0
+
+    def write(self, data: Any) -> int:
+        data = memoryview(data).cast("B")
+        if self._error is None:
+            try:
+                self._file.write(data)
+            except OSError as error:
+                self._error = error
+        self._hash.update(data)
+        self.length += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """The end of the file is what counts: see :meth:`close`."""
+
+    def close(self) -> str:
+        """Make the file last; returns its checksum, or raises what went wrong on the way."""
+        try:
+            if self._error is not None:
+                raise self._error
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        finally:
+            try:
+                self._file.close()
+            except OSError as error:  # the buffer that could not be written, again
+                self._error = self._error or error
+        if self._error is not None:
+            raise self._error
+        return self._hash.hexdigest()

@@ -1,0 +1,120 @@
+"""A run's folder: config, environment, metrics, checkpoints, and at the end what came of it.
+
+config.json         what was asked for
+environment.json    versions, machine, data; each resumption adds its own
+metrics.jsonl       the records, tensorboard/ has the same
+checkpoints/        the last two
+finished.json       the result, there when the run has ended
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gaf.experiments.engine import config as configs
+from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.engine.files import write_json
+
+CONFIG, ENVIRONMENT, FINISHED, LOCK = "config.json", "environment.json", "finished.json", ".lock"
+
+# Where a run is computed, as opposed to what: these may change from one session to the next.
+WHERE = ("accelerator", "strategy", "devices", "nodes")
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The config of the run in a folder."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no run: there is no {CONFIG}")
+    try:
+        return configs.read(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def check(folder: Path, config: RunConfig) -> bool:
+    """Whether the folder holds this very run; ValueError where it holds something else."""
+    if not folder.exists() or (folder.is_dir() and not _visible(folder)):
+        return False
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder")
+    if not (folder / CONFIG).is_file():
+        raise ValueError(f"{folder} is not empty and holds no run; choose another folder")
+    difference = first_difference(read_config(folder), config)
+    if difference:
+        raise ValueError(f"{folder} holds another run: {difference}; choose another folder")
+    return True
+
+
+def _visible(folder: Path) -> list[Path]:
+    """What was not left by a start that was killed."""
+    return [path for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def first_difference(there: RunConfig, here: RunConfig) -> str:
+    """The first key in which two configs differ, '' where they do not."""
+    flat_there, flat_here = _flat(there.model_dump()), _flat(here.model_dump())
+    for key in {**flat_there, **flat_here}:
+        a, b = flat_there.get(key), flat_here.get(key)
+        if a != b and key not in WHERE:
+            return f"its {key} is {a!r}, not {b!r}"
+    return ""
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found
+
+
+def begin(folder: Path, config: RunConfig, facts: dict[str, Any]) -> None:
+    """Write config and environment, or note that the run goes on; the data must be the same."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ENVIRONMENT
+    if path.is_file():
+        first = json.loads(path.read_text("utf-8"))
+        if first["data"] != facts["data"]:
+            raise ValueError(
+                f"the data has changed since the run in {folder} began; choose another folder"
+            )
+        first["resumed"].append(facts)
+        write_json(path, first)
+    else:
+        write_json(path, {**facts, "resumed": []})
+    if not (folder / CONFIG).is_file():  # last: with it the folder counts as a run
+        write_json(folder / CONFIG, config.model_dump(mode="json"))
+
+
+def recorded_threads(folder: Path) -> int | None:
+    """The threads a run began with; results depend on them in the last bit."""
+    path = folder / ENVIRONMENT
+    return json.loads(path.read_text("utf-8"))["threads"] if path.is_file() else None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a second training out of the folder; a killed one leaves no lock behind."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another process is training in {folder}") from None
+        yield
+    finally:
+        os.close(handle)

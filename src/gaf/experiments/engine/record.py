@@ -1,0 +1,92 @@
+"""Metrics as they come: a line of JSON each, and the same figures for TensorBoard.
+
+Both files are cut back to a checkpoint's length at resume, so that they read as if nothing had happened.
+What cannot repeat, times and speeds, stands under the key ``time``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from gaf.experiments.engine.files import plain
+
+METRICS = "metrics.jsonl"
+EVENTS = "tensorboard/events.out.tfevents.0.gaf"
+
+
+class Records:
+    """The two files, open to append.
+
+    Args:
+        folder: of the run.
+        lengths: what :meth:`sync` returned when the checkpoint was written; None to begin anew.
+    """
+
+    def __init__(self, folder: Path, lengths: dict[str, int] | None = None) -> None:
+        lengths = lengths or {METRICS: 0, EVENTS: 0}
+        self._files = {name: _open(folder / name, lengths[name]) for name in (METRICS, EVENTS)}
+        if lengths[EVENTS] == 0:
+            self._event(file_version="brain.Event:2")
+
+    def write(self, kind: str, step: int, figures: dict[str, Any], **times: float) -> None:
+        """One record; ``kind`` says of what."""
+        record = {"kind": kind, "step": step, **plain(figures), "time": plain(times)}
+        line = json.dumps(record, allow_nan=False) + "\n"
+        self._append(METRICS, line.encode())
+        scalars = {**figures, **times}
+        group = f"{kind}{figures['group']}" if "group" in figures else kind
+        values = {
+            f"{group}/{name}": float(value)
+            for name, value in scalars.items()
+            if isinstance(value, int | float) and name not in ("epoch", "group")
+        }
+        self._event(step=step, values=values)
+
+    def _event(self, step: int = 0, values: dict[str, float] | None = None, **other: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[attr-defined]
+        from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[attr-defined]
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        event = Event(wall_time=time.time(), step=step, **other)
+        if values is not None:
+            entries = [Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+            event.summary.CopyFrom(Summary(value=entries))
+        RecordWriter(self._files[EVENTS]).write(event.SerializeToString())
+        self._files[EVENTS].flush()
+
+    def _append(self, name: str, content: bytes) -> None:
+        self._files[name].write(content)
+        self._files[name].flush()  # what the system has, a killed process does not lose
+
+    def sync(self) -> dict[str, int]:
+        """Make all records last; returns the lengths to cut back to."""
+        for file in self._files.values():
+            os.fsync(file.fileno())
+        return {name: file.tell() for name, file in self._files.items()}
+
+    def close(self) -> None:
+        """No more records."""
+        for file in self._files.values():
+            file.close()
+
+
+def _open(path: Path, length: int) -> IO[bytes]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = open(path, "ab")  # noqa: SIM115 - closed in Records.close()
+    if file.tell() < length:
+        file.close()
+        raise ValueError(f"{path} is shorter than it was when the last checkpoint was written")
+    file.truncate(length)
+    file.seek(length)
+    return file
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """The records of a run, oldest first; a line cut short by a kill is left out."""
+    path = folder / METRICS
+    lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]

@@ -1,0 +1,170 @@
+"""Train a config in a folder: begun, gone on with, or found finished."""
+
+from __future__ import annotations
+
+import errno
+import json
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gaf.experiments.engine import checkpoint, environment, rng
+from gaf.experiments.engine import folder as folders
+from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.engine.distributed import make_fabric
+from gaf.experiments.engine.files import number, write_json
+from gaf.experiments.engine.loop import fit
+from gaf.experiments.engine.optimizers import make_optimizer
+from gaf.experiments.engine.progress import Progress
+from gaf.experiments.engine.sampler import Sampler
+from gaf.experiments.engine.signals import Wish, listening
+from gaf.experiments.engine.state import CHECKPOINTS, Run, go_on
+from gaf.experiments.tasks import load_task
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class DiskFull(OSError):
+    """There was no room for a record or a checkpoint; the checkpoints before are whole."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run.
+
+    ``final`` and ``best`` are the metrics on the test set at the end and at the best score (with its
+    step). A run that ``diverged`` has the task's worst score. ``score`` is ``final[score_name]``.
+    """
+
+    name: str
+    score_name: str
+    score: float
+    higher_is_better: bool
+    final: dict[str, float]
+    best: dict[str, float]
+    diverged: bool
+    steps: int
+    seconds_per_step: float
+    folder: Path
+
+
+def train(
+    config: RunConfig,
+    folder: str | Path,
+    *,
+    resume: bool = True,
+    progress: Progress | None = None,
+) -> Result:
+    """Train, and keep everything in a folder.
+
+    A run that is finished there is not run twice, one that was interrupted goes on, and a run of another
+    config is refused. Under ``torchrun`` every process calls this.
+
+    Args:
+        config: what to train.
+        folder: of this run; made if missing.
+        resume: go on with a run that is there; False refuses it.
+        progress: where to show how far it is; only the first process shows anything.
+
+    Raises:
+        ValueError: the input is bad; the message is one sentence.
+        Interrupted: a signal came; a checkpoint of that moment has been written.
+        DiskFull: the disk is full; the checkpoints before are whole.
+    """
+    folder = Path(folder)
+    there = folders.check(folder, config)
+    if there and not resume:
+        raise ValueError(f"{folder} holds this run already")
+    if (folder / folders.FINISHED).is_file():
+        return read_result(folder)
+    threads = config.threads or (folders.recorded_threads(folder) if there else None)
+    try:
+        with rng.own_settings(threads), listening() as wish:
+            return _train(config, folder, progress or Progress(), wish)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise DiskFull(_no_room(folder)) from error
+
+
+def _train(config: RunConfig, folder: Path, progress: Progress, wish: Wish) -> Result:
+    fabric = make_fabric(config)
+    task = load_task(config.task)
+    sources = {"train": task.train_source(), "test": task.test_source()}
+    sampler = Sampler.of(config, len(sources["train"]), fabric.global_rank, fabric.world_size)
+    rng.seed_all(config.seed)  # the same on all processes: each shards or copies the same model
+    model = task.build_model()
+    task.check(model)
+    if config.channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = fabric.setup_module(torch.compile(model) if config.compile else model)  # type: ignore[arg-type]
+    optimizer = fabric.setup_optimizers(make_optimizer(config.optimizer, model.parameters()))
+    rng.seed_all(config.seed, fabric.global_rank)
+
+    first = fabric.is_global_zero
+    run = Run(
+        config,
+        folder,
+        task,
+        fabric,
+        model,
+        optimizer,
+        sampler,
+        progress if first else Progress(),
+        wish,
+    )
+    with ExitStack() as stack:
+        if first:
+            stack.enter_context(folders.locked(folder))
+            data = {name: dict(source.fingerprint) for name, source in sources.items()}
+            folders.begin(folder, config, environment.facts(fabric, data))
+        fabric.barrier()
+        go_on(run)
+        if run.records is not None:
+            stack.callback(run.records.close)
+        run.progress.begin(config.name, run.state.step, run.total)
+        stack.callback(run.progress.end)
+        run.model.train()
+        fit(run)
+        result = _result(run)
+        if first:
+            write_json(folder / folders.FINISHED, {**asdict(result), "folder": None})
+        fabric.barrier()
+    return result
+
+
+def _result(run: Run) -> Result:
+    task, state = run.task, run.state
+    final = {task.score: task.worst} if state.diverged else state.test
+    return Result(
+        name=run.config.name,
+        score_name=task.score,
+        score=task.score_of(final),
+        higher_is_better=task.higher_is_better,
+        final=final,
+        best=state.best,
+        diverged=state.diverged,
+        steps=state.step,
+        seconds_per_step=state.seconds / max(1, state.step),
+        folder=run.folder,
+    )
+
+
+def read_result(folder: Path) -> Result:
+    """The result of a finished run."""
+    path = folder / folders.FINISHED
+    if not path.is_file():
+        raise ValueError(f"the run in {folder} is not finished: there is no {folders.FINISHED}")
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    for key in ("final", "best"):
+        found[key] = {name: number(value) for name, value in found[key].items()}
+    return Result(**{**found, "score": number(found["score"]), "folder": folder})
+
+
+def _no_room(folder: Path) -> str:
+    whole = checkpoint.steps(folder / CHECKPOINTS)
+    kept = f"the checkpoint {whole[0].name} is whole" if whole else "there is no checkpoint yet"
+    return f"there is no room left for the run in {folder}; {kept}, free some space and resume"

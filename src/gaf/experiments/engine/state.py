@@ -1,0 +1,125 @@
+"""A run in progress, and how it is saved and found again.
+
+Batches, learning rate and what is due are functions of the step, so the step is also the position in the
+data and in the schedule. Beside it a checkpoint holds model, optimizer, loss scale, random states, the
+figures so far and the lengths of the records.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from gaf.experiments.engine import checkpoint, rng, shards
+from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.engine.progress import Progress
+from gaf.experiments.engine.record import Records
+from gaf.experiments.engine.sampler import Sampler
+from gaf.experiments.engine.signals import Wish
+from gaf.experiments.tasks.base import Task
+
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass
+class State:
+    """Where a run is."""
+
+    step: int = 0
+    logged: int = 0  # the step of the last log line
+    evaluated: int = 0  # the step of the last evaluation
+    test: dict[str, float] = field(default_factory=dict)  # what it found
+    best: dict[str, float] = field(default_factory=dict)  # the best of these by the task's score
+    diverged: bool = False
+    seconds: float = 0.0  # spent in steps
+
+
+@dataclass
+class Run:
+    """A run in progress."""
+
+    config: RunConfig
+    folder: Path
+    task: Task
+    fabric: Fabric
+    model: nn.Module
+    optimizer: Any  # Fabric's, around one of ours
+    sampler: Sampler
+    progress: Progress
+    wish: Wish
+    records: Records | None = None  # the first process keeps them
+    state: State = field(default_factory=State)
+    saved: bool = True  # nothing has happened since the last checkpoint
+
+    def __post_init__(self) -> None:
+        epochs, iterations = self.config.epochs, self.config.iterations
+        self.total = iterations or (epochs or 0) * self.sampler.steps
+        self.loss_sum = torch.zeros((), device=self.fabric.device)  # since the last log line
+        self.mark = time.perf_counter()  # when the clock of the steps was last read
+        self.logged_seconds = 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.state.diverged or self.state.step >= self.total
+
+    @property
+    def epoch(self) -> float:
+        """How many times the data has been seen."""
+        return self.state.step / self.sampler.steps
+
+    def mean_loss_sum(self) -> float:
+        """The sum of the losses since the last log line, over all processes."""
+        if self.fabric.world_size == 1:
+            return self.loss_sum.item()
+        return self.fabric.all_reduce(self.loss_sum.clone(), reduce_op="mean").item()  # type: ignore[union-attr]
+
+    def write(self, kind: str, step: int, figures: dict[str, Any], **times: float) -> None:
+        """Add a record."""
+        if self.records is not None:
+            self.records.write(kind, step, figures, **times)
+
+
+def save(run: Run) -> None:
+    """Write a checkpoint of this moment, unless the last one is."""
+    if run.saved:
+        return
+    state = {
+        "model": run.model.state_dict(),
+        "optimizer": run.optimizer.optimizer.state_dict(),
+        "scaler": run.fabric.strategy.precision.state_dict(),
+        "state": asdict(run.state),
+        "loss_sum": run.mean_loss_sum(),
+        "lengths": run.records.sync() if run.records else None,
+    }
+    own = {"rng": rng.states(run.fabric.device)}
+    checkpoint.save(run.fabric, run.folder / CHECKPOINTS, run.state.step, state, own)
+    run.saved = True
+
+
+def go_on(run: Run) -> None:
+    """Go on from the last whole checkpoint, or from the beginning where there is none."""
+    first = run.fabric.is_global_zero
+    found = checkpoint.latest(run.folder / CHECKPOINTS) if first else None
+    path = run.fabric.broadcast(found)
+    lengths = None
+    if path is not None:
+        state, own = checkpoint.load(path, run.fabric.global_rank)
+        shards.load_model(run.model, state["model"])
+        shards.load_optimizer(run.optimizer.optimizer, state["optimizer"])
+        run.fabric.strategy.precision.load_state_dict(state["scaler"])
+        run.state = State(**state["state"])
+        run.loss_sum.fill_(state["loss_sum"])
+        run.logged_seconds = run.state.seconds
+        lengths = state["lengths"]
+        if own is not None:  # with more processes than before, the new ones keep their fresh states
+            rng.restore(own["rng"], run.fabric.device)
+    if first:
+        run.records = Records(run.folder, lengths)
+    run.mark = time.perf_counter()
