@@ -6,10 +6,11 @@ from pathlib import Path
 
 from gaf.experiments.data import catalog
 from gaf.experiments.data.errors import DataError, DatasetMissing
+from gaf.experiments.data.folder_source import FolderSource
 from gaf.experiments.data.layouts import SPLITS, Options, default_root
 from gaf.experiments.data.sources import Source, TensorSource
 
-__all__ = ["DataError", "DatasetMissing", "Source", "TensorSource", "load"]
+__all__ = ["DataError", "DatasetMissing", "FolderSource", "Source", "TensorSource", "load"]
 
 
 def load(
@@ -49,5 +50,9 @@ def load(
         raise DataError(f"the split is 'train' or 'test', not {split!r}")
     if limit is not None and limit < 1:
         raise DataError(f"limit is a number of samples, at least 1, not {limit}")
+    if workers < 0:
+        raise DataError(f"workers is a number of processes, at least 0, not {workers}")
+    if size is not None and size < 1:
+        raise DataError(f"size is a number of pixels, at least 1, not {size}")
     folder = default_root() if root is None else Path(root)
     return catalog.find(name).open(split, folder, Options(augment, limit, size, workers, strict))

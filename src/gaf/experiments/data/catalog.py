@@ -10,7 +10,7 @@ from pathlib import Path
 from gaf.experiments.data import cifar, digits, idx, names
 from gaf.experiments.data.augment import CropFlip
 from gaf.experiments.data.errors import DataError
-from gaf.experiments.data.layouts import Dataset, Download, Layout, TensorDataset
+from gaf.experiments.data.layouts import Dataset, Download, FolderDataset, Layout, TensorDataset
 from gaf.experiments.data.sources import Records
 from gaf.experiments.engine.near import did_you_mean
 
@@ -165,13 +165,47 @@ FASHION_MNIST = TensorDataset(
     std=(0.3530,),
 )
 
+IMAGENET = FolderDataset(
+    "imagenet",
+    "ImageNet (ILSVRC2012): photographs of 1,000 kinds of things",
+    layouts=(Layout("folders", ("imagenet", "ILSVRC2012")),),
+    counts={"train": 1_281_167, "test": 50_000},
+    by_hand="it needs an account at https://image-net.org: unpack ILSVRC2012 so that its images are "
+    "{root}/imagenet/train/CLASS/*.JPEG and {root}/imagenet/val/CLASS/*.JPEG",
+)
+
+IMAGENETTE = FolderDataset(
+    "imagenette",
+    "Imagenette: ten easy classes of ImageNet, the shorter side 320 pixels",
+    layouts=(
+        Layout(
+            "folders",
+            ("imagenette2-320", "imagenette2", "imagenette2-160", "imagenette-subset"),
+            downloads=(
+                Download(
+                    "https://s3.amazonaws.com/fast-ai-imageclas/imagenette2-320.tgz",
+                    "3df6f0d01a2c9592104656642f5e78a3",
+                ),
+            ),
+            unpacked=2 * GIGABYTE,
+        ),
+    ),
+    counts={"train": 9_469, "test": 3_925},
+)
+
 DATASETS: Mapping[str, Dataset] = {
-    each.name: each for each in (DIGITS, CIFAR10, CIFAR100, MNIST, FASHION_MNIST)
+    each.name: each
+    for each in (DIGITS, CIFAR10, CIFAR100, MNIST, FASHION_MNIST, IMAGENETTE, IMAGENET)
 }
 
 
 def find(name: str) -> Dataset:
-    """The dataset of a name."""
+    """The dataset of a name, or any image folder by its path."""
     if name in DATASETS:
         return DATASETS[name]
-    raise DataError(f"unknown dataset {name!r}{did_you_mean(name, DATASETS)}")
+    if name.startswith(FOLDER_PREFIX):
+        path = Path(name.removeprefix(FOLDER_PREFIX)).expanduser().absolute()
+        by_hand = "name a folder with train/CLASS and val/CLASS in it"
+        return FolderDataset(name, str(path), (Layout("folders", (str(path),)),), by_hand=by_hand)
+    known = (*DATASETS, f"{FOLDER_PREFIX}PATH")
+    raise DataError(f"unknown dataset {name!r}{did_you_mean(name, known)}")

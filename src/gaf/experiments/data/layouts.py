@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,8 @@ from torch import Tensor
 
 from gaf.experiments.data.augment import CropFlip
 from gaf.experiments.data.errors import DataError, DatasetMissing
+from gaf.experiments.data.folder_source import SIZE, FolderSource
+from gaf.experiments.data.imagefolder import scan
 from gaf.experiments.data.sources import Records, Source, TensorSource
 
 SPLITS = ("train", "test")
@@ -177,6 +179,26 @@ class TensorDataset(Dataset):
             std=self.std,
             peak=self.peak,
             augment=self.augment if wanted else None,
+        )
+
+
+@dataclass(frozen=True)
+class FolderDataset(Dataset):
+    """Images in a folder for each class, read as they are needed."""
+
+    def open(self, split: str, root: Path, options: Options) -> FolderSource:
+        listing = scan(self.place(root)[1], split)
+        if options.limit is not None:
+            chosen = balanced(listing.targets, options.limit)
+            paths = tuple(listing.paths[i] for i in chosen.tolist())
+            listing = replace(listing, paths=paths, targets=listing.targets[chosen])
+        return FolderSource(
+            self.name,
+            listing,
+            size=SIZE if options.size is None else options.size,
+            augment=split == "train" if options.augment is None else options.augment,
+            workers=options.workers,
+            strict=options.strict,
         )
 
 

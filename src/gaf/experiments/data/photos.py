@@ -1,0 +1,90 @@
+"""One image file as training or validation sees it: decoded by Pillow, cut and resized to a square.
+
+The rules are those of ImageNet training since He et al. (2015), in the form that torchvision gave them, so
+that accuracies can be compared.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+AREA = (0.08, 1.0)  # of the image that a training crop covers
+RATIO = (3 / 4, 4 / 3)  # its width over its height
+TRIES = 10
+NUMBERS = (
+    4 * TRIES + 1
+)  # random ones for an image: area, ratio, left, top of each try, and the flip
+SHORT_SIDE = 256 / 224  # of a validation image, before its centre is cut out
+
+
+def decode(path: Path) -> Image.Image:
+    """The image in RGB; raises whatever Pillow raises where the file is broken.
+
+    Grayscale is repeated, CMYK and palettes are converted, 16 bits are cut to 8, transparency is dropped, a
+    rotation noted in EXIF is not applied: what torchvision does, except for 16 bits, which it clips to white.
+    """
+    with warnings.catch_warnings():  # such as damaged EXIF, which is not looked at
+        warnings.simplefilter("ignore")
+        with Image.open(path) as image:
+            return to_rgb(image)
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """The image in RGB."""
+    if image.mode.startswith("I;16"):
+        image = image.convert("I").point(lambda level: level * (1 / 256)).convert("L")
+    elif image.mode in ("I", "F"):
+        raise ValueError("its pixels have 32 bits, of which nothing says what is white")
+    elif image.mode == "P":
+        image = image.convert("RGBA")  # a palette may hold transparent colours
+    return image.convert("RGB")
+
+
+def training_view(image: Image.Image, size: int, numbers: Sequence[float]) -> Image.Image:
+    """A random part of the image, of random shape, resized to a square, mirrored at times."""
+    left, top, width, height = random_box(image.width, image.height, numbers)
+    part = image.crop((left, top, left + width, top + height))
+    view = part.resize((size, size), Image.Resampling.BILINEAR)
+    return view.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if numbers[-1] < 0.5 else view
+
+
+def random_box(width: int, height: int, numbers: Sequence[float]) -> tuple[int, int, int, int]:
+    """Left, top, width, height of a crop; the first of ten tries that fits, else the centre."""
+    low, high = (math.log(ratio) for ratio in RATIO)
+    for area, ratio, x, y in zip(*(numbers[i : 4 * TRIES : 4] for i in range(4)), strict=True):
+        wanted = width * height * (AREA[0] + area * (AREA[1] - AREA[0]))
+        shape = math.exp(low + ratio * (high - low))
+        w, h = round(math.sqrt(wanted * shape)), round(math.sqrt(wanted / shape))
+        if 0 < w <= width and 0 < h <= height:
+            return int(x * (width - w + 1)), int(y * (height - h + 1)), w, h
+    w, h = width, height
+    if width < RATIO[0] * height:
+        h = round(width / RATIO[0])
+    elif width > RATIO[1] * height:
+        w = round(height * RATIO[1])
+    return (width - w) // 2, (height - h) // 2, w, h
+
+
+def validation_view(image: Image.Image, size: int) -> Image.Image:
+    """The centre of the image, after its shorter side is made a little longer than the square."""
+    short = round(size * SHORT_SIDE)
+    if image.width <= image.height:
+        width, height = short, int(short * image.height / image.width)
+    else:
+        width, height = int(short * image.width / image.height), short
+    image = image.resize((width, height), Image.Resampling.BILINEAR)
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    return image.crop((left, top, left + size, top + size))
+
+
+def tensor(image: Image.Image) -> Tensor:
+    """uint8 [3, H, W]."""
+    flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
+    return flat.view(image.height, image.width, 3).permute(2, 0, 1)
