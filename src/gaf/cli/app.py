@@ -8,9 +8,13 @@ from collections.abc import Sequence
 import typer
 
 from gaf.cli.bench import bench
+from gaf.cli.train import train
+from gaf.cli.data import data
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 app.command()(bench)
+app.command()(train)
+app.add_typer(data, name="data")
 
 
 @app.callback()

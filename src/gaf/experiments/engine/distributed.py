@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -52,15 +53,21 @@ def _strategy(name: str, processes: int) -> Any:
 
 
 def _shard(model: nn.Module, mesh: Any) -> nn.Module:
-    """FSDP2: each child with parameters is gathered when it is needed, the rest with the whole."""
+    """FSDP2: each block with parameters is gathered when it is needed, the rest with the whole."""
     from torch.distributed.fsdp import fully_shard
 
-    along = mesh["data_parallel"]
-    for child in model.children():
-        if any(True for _ in child.parameters()):
-            fully_shard(child, mesh=along)
-    fully_shard(model, mesh=along)
+    for block in (*_blocks(model), model):
+        fully_shard(block, mesh=mesh["data_parallel"])
     return model
+
+
+def _blocks(model: nn.Module) -> Iterator[nn.Module]:
+    """The children that are called; lists and dicts of modules are not, their entries are."""
+    for child in model.children():
+        if isinstance(child, nn.ModuleList | nn.ModuleDict):
+            yield from _blocks(child)
+        elif any(True for _ in child.parameters()):
+            yield child
 
 
 def _precision(config: RunConfig) -> list[Any]:
@@ -110,8 +117,8 @@ def gather_rows(fabric: Fabric, rows: dict[str, Tensor], samples: int) -> dict[s
         mine = rows[name].contiguous()
         # gloo has no booleans
         sent = mine.to(torch.uint8) if mine.dtype == torch.bool else mine
-        parts = torch.stack([torch.empty_like(sent)] * fabric.world_size)
-        torch.distributed.all_gather_into_tensor(parts, sent)
-        # rank r holds samples r, r + processes, ...
-        found[name] = parts.transpose(0, 1).flatten(0, 1)[:samples].to(mine.dtype)
+        parts = [torch.empty_like(sent) for _ in range(fabric.world_size)]
+        torch.distributed.all_gather(parts, sent)
+        # process r holds samples r, r + processes, ...
+        found[name] = torch.stack(parts, dim=1).flatten(0, 1)[:samples].to(mine.dtype)
     return found

@@ -10,21 +10,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 
-import gaf
 from gaf.experiments.engine import rng, schedule
 from gaf.experiments.engine.distributed import anyone, gather_rows
 from gaf.experiments.engine.optimizers import clip
 from gaf.experiments.engine.sampler import Part, evaluation_indices
 from gaf.experiments.engine.signals import Interrupted
 from gaf.experiments.engine.state import Run, save
-
-SEEN = ("group", "max", "linear", "enlarged", "restrained", "saturated", "nonfinite")  # by f
+from gaf.experiments.engine.watch import watching
 
 
 def fit(run: Run) -> None:
@@ -80,22 +78,6 @@ def accumulating(run: Run, more_to_come: bool) -> AbstractContextManager[Any]:
     if run.fabric.world_size == 1:
         return nullcontext()
     return run.fabric.no_backward_sync(run.model, enabled=more_to_come)  # type: ignore[arg-type]
-
-
-@contextmanager
-def watching(run: Run) -> Iterator[None]:
-    """Record what f sees in a step, every so often."""
-    every = run.config.monitor_every if run.config.optimizer.activation else 0
-    if not every or run.state.step % every:
-        yield
-        return
-    monitor = gaf.Monitor(run.optimizer.optimizer, quantiles=())
-    try:
-        yield
-    finally:
-        monitor.detach()
-    for record in monitor.records:
-        run.write("gradients", run.state.step + 1, {name: record[name] for name in SEEN})
 
 
 def settle(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,11 +30,10 @@ def load_task(config: TaskConfig) -> Task:
         return BUILT_IN[config.kind](config)
     make = import_maker(config.kind)
     try:
-        task = make(**config.options)
+        inspect.signature(make).bind(**config.options)
     except TypeError as error:
-        raise ValueError(
-            f"{config.kind} cannot be called with {config.options}: {error}"
-        ) from error
+        raise ValueError(f"{config.kind} and task.options do not fit: {error}") from None
+    task = make(**config.options)
     if not isinstance(task, Task):
         raise ValueError(
             f"{config.kind} gave {type(task).__name__}, not a gaf.experiments.tasks.Task"
@@ -49,10 +49,13 @@ def import_maker(kind: str) -> Callable[..., object]:
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ValueError(f"the task {kind} cannot be imported: {error}") from error
+    except Exception as error:  # whatever a module of the user's may raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"the task {kind} cannot be imported: {reason}") from error
     make = getattr(module, name, None)
     if not callable(make):
-        public = [each for each in vars(module) if not each.startswith("_")]
+        public = [
+            each for each in vars(module) if callable(getattr(module, each)) and each[0] != "_"
+        ]
         raise ValueError(f"{module_name} has no function {name!r}{did_you_mean(name, public)}")
     return make

@@ -1,0 +1,185 @@
+"""The command line of ``gaf train``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from gaf.experiments.engine.config import RunConfig
+    from gaf.experiments.engine.run import Result
+
+MISSING = "training needs {}, which is not installed: pip install 'activated-gradients[lab]'"
+PACKAGES = ("lightning_fabric", "numpy", "PIL", "pydantic", "sklearn", "tensorboard")
+OWN_TASK = {"epochs": 10, "optimizer": {"lr": 0.05, "momentum": 0.9}}  # where no recipe is named
+
+
+def train(
+    name: Annotated[
+        str | None, typer.Argument(help="A recipe, see --list.", show_default=False)
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config; may repeat."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Of the run; unset: runs/NAME-seedN."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="A task of your own, from this folder."),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Go on with the run in a folder.")
+    ] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Train a recipe, a task of your own, or go on with a run.
+
+    A run is a folder. It can be stopped at any time, also by pulling the plug: the same command, or
+    --resume FOLDER, goes on where it was and ends with the same weights.
+
+    Example: gaf train digits-small --set optimizer.lr=0.1 --seed 1
+    """
+    try:
+        if show_list:
+            return _list(as_json)
+        config = _config(name, changes or [], seed, task, resume)
+        folder = resume or out or Path("runs") / f"{config.name}-seed{config.seed}"
+        return _train(config, folder, as_json)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in PACKAGES:
+            raise
+        raise typer.TyperException(MISSING.format(package)) from None
+    except ValueError as error:
+        if not _said_by_us(error):
+            raise
+        raise typer.TyperException(str(error)) from None
+
+
+def _list(as_json: bool) -> int:
+    from gaf.experiments import recipes
+
+    names = recipes.names()
+    print(json.dumps(names) if as_json else "\n".join(names))
+    return 0
+
+
+def _config(
+    name: str | None, changes: list[str], seed: int | None, task: str | None, resume: Path | None
+) -> RunConfig:
+    """The config that the arguments ask for."""
+    from gaf.experiments.engine.folder import read_config
+    from gaf.experiments.engine.overrides import override
+    from gaf.experiments.tasks.load import import_maker
+
+    if task is not None:
+        _check_task(task)
+        import_maker(task)  # first: it may register functions that the config names
+    if resume is not None:
+        if name is not None or seed is not None:
+            raise ValueError(
+                "--resume goes on with the config in the folder: give no name, no --seed"
+            )
+        config = read_config(resume)
+        kind = config.task.kind
+        if config.task.own and task != kind:
+            # a folder from elsewhere must not choose what is imported and called
+            raise ValueError(
+                f"this run's task is your own, name it: --resume {resume} --task {kind}"
+            )
+        return override(config, changes)
+    if name is None and task is None:
+        raise ValueError("name a recipe (gaf train --list), or use --task or --resume")
+    config = _recipe(name, task)
+    return override(config, changes if seed is None else [*changes, f"seed={seed}"])
+
+
+def _check_task(task: str) -> None:
+    module, colon, function = task.partition(":")
+    if not (module and colon and function):
+        raise ValueError(f"--task {task!r} is not MODULE:FUNCTION")
+
+
+def _recipe(name: str | None, task: str | None) -> RunConfig:
+    """A recipe, with the user's own task in the place of its own, or plain settings for that task."""
+    from gaf.experiments.engine.config import read
+
+    data: dict[str, Any] = {"name": (task or "").partition(":")[2], **OWN_TASK}
+    if name is not None:
+        from gaf.experiments import recipes
+
+        data = recipes.get(name).model_dump(mode="json")
+    return read(data if task is None else {**data, "task": {"kind": task}})
+
+
+def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
+    from gaf.experiments.engine import run
+    from gaf.experiments.engine.progress import ConsoleProgress
+    from gaf.experiments.engine.signals import Interrupted
+
+    warnings.showwarning = _warn
+    try:
+        result = run.train(config, folder, progress=ConsoleProgress(Console(stderr=True)))
+    except Interrupted as stopped:
+        if _first():
+            own = f" --task {config.task.kind}" if config.task.own else ""
+            print(
+                f"gaf: stopped at step {stopped.step}; go on with: gaf train --resume {folder}{own}",
+                file=sys.stderr,
+            )
+        return 128 + stopped.number
+    except run.DiskFull as full:
+        print(f"gaf: {full}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if not str(error.filename).startswith(str(folder)):
+            raise
+        raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
+    if _first():
+        print(json.dumps(_plain(result)) if as_json else _sentence(result))
+    return 0
+
+
+def _plain(result: Result) -> dict[str, Any]:
+    from gaf.experiments.engine.files import plain
+
+    return plain({**asdict(result), "folder": str(result.folder)})
+
+
+def _sentence(result: Result) -> str:
+    if result.diverged:
+        return f"{result.name}: diverged at step {result.steps}, in {result.folder}"
+    figures = ", ".join(f"{name} {value:.4g}" for name, value in result.final.items())
+    return (
+        f"{result.name}: {figures} after {result.steps} steps of {result.seconds_per_step:.3g} s, "
+        f"in {result.folder}"
+    )
+
+
+def _first() -> bool:
+    """Whether this is the first of several processes, or the only one."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK"))
+
+
+def _said_by_us(error: ValueError) -> bool:
+    """Whether gaf raised it: those are sentences to read. Others are bugs, and keep their traceback."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return frames[-1].f_globals.get("__name__", "").startswith("gaf.")
+
+
+def _warn(message: Warning | str, *_: Any) -> None:
+    print(f"gaf: warning: {message}", file=sys.stderr)
