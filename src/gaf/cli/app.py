@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import typer
 
 from gaf.cli.bench import bench
-from gaf.cli.train import train
 from gaf.cli.data import data
+from gaf.cli.train import train
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 app.command()(bench)
