@@ -29,7 +29,7 @@ class Digits(TensorDataset):
 DIGITS = Digits(
     "digits",
     "handwritten digits, 8 x 8, embedded in scikit-learn",
-    counts={"train": 1437, "test": 360},
+    counts={"train": 1438, "test": 359},
     classes=names.DIGITS,
     mean=(0.3053,),
     std=(0.3760,),
@@ -86,11 +86,12 @@ CIFAR100 = TensorDataset(
     layouts=(
         Layout(
             "binary",
-            ("cifar-100-binary", "cifar-100-subset/cifar-100-binary"),
+            ("cifar-100-binary",),
             {"train": ("train.bin",), "test": ("test.bin",)},
             partial(cifar.read_binary, labels=2, classes=100),
             (Download(f"{_KRIZ}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
             unpacked=GIGABYTE,
+            subsets=("cifar-100-subset/cifar-100-binary",),
         ),
         Layout(
             "python",
@@ -180,7 +181,7 @@ IMAGENETTE = FolderDataset(
     layouts=(
         Layout(
             "folders",
-            ("imagenette2-320", "imagenette2", "imagenette2-160", "imagenette-subset"),
+            ("imagenette2-320", "imagenette2", "imagenette2-160"),
             downloads=(
                 Download(
                     "https://s3.amazonaws.com/fast-ai-imageclas/imagenette2-320.tgz",
@@ -188,6 +189,7 @@ IMAGENETTE = FolderDataset(
                 ),
             ),
             unpacked=2 * GIGABYTE,
+            subsets=("imagenette-subset",),
         ),
     ),
     counts={"train": 9_469, "test": 3_925},

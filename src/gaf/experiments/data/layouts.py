@@ -55,6 +55,7 @@ class Layout:
         unpacked: the most bytes that the archives may unpack to; 0 where there are none.
         md5: published checksums of the files themselves.
         gzipped: whether files may be gzipped.
+        subsets: further folders to read from, where no whole dataset is there.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Layout:
     unpacked: int = 0
     md5: Mapping[str, str] = field(default_factory=dict)
     gzipped: bool = False
+    subsets: tuple[str, ...] = ()
 
     def paths(self, folder: Path, split: str) -> list[Path]:
         """Where the files of a split are, or would be."""
@@ -112,13 +114,10 @@ class Dataset:
     by_hand: str = ""
 
     def place(self, root: Path) -> tuple[Layout, Path]:
-        """The layout and folder it is found in; the first complete one."""
-        found = [
-            (layout, root / folder)
-            for layout in self.layouts
-            for folder in layout.folders
-            if (root / folder).is_dir()
-        ]
+        """The layout and folder it is found in; the first that lacks no file."""
+        whole = [(layout, folder) for layout in self.layouts for folder in layout.folders]
+        parts = [(layout, folder) for layout in self.layouts for folder in layout.subsets]
+        found = [(layout, root / name) for layout, name in whole + parts if (root / name).is_dir()]
         for layout, folder in found:
             if not layout.missing(folder):
                 return layout, folder

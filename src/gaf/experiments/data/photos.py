@@ -85,6 +85,6 @@ def validation_view(image: Image.Image, size: int) -> Image.Image:
 
 
 def tensor(image: Image.Image) -> Tensor:
-    """uint8 [3, H, W]."""
-    flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
-    return flat.view(image.height, image.width, 3).permute(2, 0, 1)
+    """uint8 [3, H, W]; Pillow separates the channels faster than torch does."""
+    planes = bytearray().join(image.tobytes("raw", channel) for channel in "RGB")
+    return torch.frombuffer(planes, dtype=torch.uint8).view(3, image.height, image.width)

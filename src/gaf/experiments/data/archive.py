@@ -1,0 +1,58 @@
+"""Unpacking a tar archive that may be hostile: files and folders inside one folder, and nothing else.
+
+Each file is written here, its bytes counted, rather than by ``tarfile.extract``: no owner, mode or link.
+"""
+
+from __future__ import annotations
+
+import lzma
+import tarfile
+import zlib
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from gaf.experiments.data.errors import DamagedFile
+
+BLOCK = 1 << 20
+
+
+def extract(archive: Path, into: Path, *, limit: int) -> None:
+    """Unpack ``archive`` into the folder ``into``, at most ``limit`` bytes; raises at the first odd entry.
+
+    What was unpacked until then stays: give it a folder of its own, and remove that on an error.
+    """
+    left = limit
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                target = into / _relative(member, archive)
+                if member.isdir():
+                    target.mkdir(parents=True, exist_ok=True)
+                    continue
+                target.parent.mkdir(parents=True, exist_ok=True)
+                content = tar.extractfile(member)
+                assert content is not None  # it is a regular file
+                with target.open("wb") as file:
+                    while block := content.read(BLOCK):
+                        left -= len(block)
+                        if left < 0:
+                            raise DamagedFile(
+                                f"{archive} is refused: it unpacks to more than {limit} bytes"
+                            )
+                        file.write(block)
+                    if file.tell() != member.size:
+                        raise DamagedFile(f"{archive} is damaged: {member.name} is cut off")
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DamagedFile(f"{archive} is no archive or a damaged one: {error}") from None
+
+
+def _relative(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
+    """The path of an entry inside the folder; an entry that is or leads anywhere else is refused."""
+    name = member.name
+    path, windows = PurePosixPath(name), PureWindowsPath(name)
+    leads_out = ".." in (*path.parts, *windows.parts) or path.is_absolute() or windows.anchor
+    if leads_out or "\0" in name or not name:
+        raise DamagedFile(f"{archive} is refused: the path {name!r} in it leads out of its folder")
+    if not (member.isreg() or member.isdir()):
+        kind = "a link" if member.islnk() or member.issym() else "a device"
+        raise DamagedFile(f"{archive} is refused: {name!r} in it is {kind}, not a file")
+    return path

@@ -1,0 +1,147 @@
+"""A file from an address, whole and as published, or not at all.
+
+What has arrived is kept in ``NAME.part``, from where a cut connection or a command that was stopped goes on.
+The file gets its name only after its checksum is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from gaf.experiments.data.errors import DataError
+
+Report = Callable[[int, "int | None"], None]  # bytes so far, bytes in all if the server says
+
+TIMEOUT = 30.0  # seconds without a byte
+RETRIES = 4  # in a row that bring nothing new
+WAIT = 1.0  # seconds before the first retry, twice as long before each next
+LARGEST = 1 << 38  # bytes: more than any dataset, less than a server that never stops
+BLOCK = 1 << 18
+TRY_AGAIN = frozenset((408, 429, 500, 502, 503, 504))
+HEADERS = {"User-Agent": "gaf (activated-gradients)"}
+
+
+class _Cut(Exception):
+    """The connection ended too early; the message says how."""
+
+
+def fetch(url: str, md5: str, target: Path, report: Report = lambda done, total: None) -> None:
+    """Bring the file at ``url`` to ``target``; nothing to do where it is there with the right checksum."""
+    if target.is_file() and md5_of(target) == md5:
+        return
+    part = target.with_name(f"{target.name}.part")
+    resumed = part.exists()
+    _receive(url, part, report)
+    found = md5_of(part)
+    if found != md5 and resumed:  # the beginning may be of another file: once more from the start
+        part.unlink()
+        _receive(url, part, report)
+        found = md5_of(part)
+    if found != md5:
+        part.unlink()
+        raise DataError(
+            f"{url} is not the published file: its md5 is {found}, not {md5}; it was deleted, "
+            "try again or name a mirror with --url"
+        )
+    with part.open("rb+") as file:
+        os.fsync(file.fileno())
+    os.replace(part, target)
+
+
+def md5_of(path: Path) -> str:
+    """The checksum in the form that the datasets' pages give it."""
+    found = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _receive(url: str, part: Path, report: Report) -> None:
+    """All of the file, in as many requests as it takes while they bring something new."""
+    most, failures = _size(part), 0
+    while True:
+        try:
+            return _request(url, part, report)
+        except _Cut as cut:
+            failures = 0 if _size(part) > most else failures + 1
+            most = max(most, _size(part))
+            if failures > RETRIES:
+                raise DataError(
+                    f"{url} cannot be read ({cut}); {_size(part)} bytes are kept, and the same command "
+                    "goes on from there"
+                ) from None
+            time.sleep(WAIT * 2**failures)
+
+
+def _request(url: str, part: Path, report: Report) -> None:
+    """One request for what is missing."""
+    start = _size(part)
+    ask = Request(url, headers={**HEADERS, **({"Range": f"bytes={start}-"} if start else {})})
+    try:
+        answer = urlopen(ask, timeout=TIMEOUT)
+    except HTTPError as error:
+        with error:
+            if error.code == 416 and start:
+                return  # nothing is missing, or the part is of another file: the checksum will tell
+            if error.code in TRY_AGAIN:
+                raise _Cut(f"the server answers {error.code} {error.reason}") from None
+            raise DataError(
+                f"{url} cannot be had: the server answers {error.code} {error.reason}"
+            ) from None
+    except URLError as error:
+        if isinstance(error.reason, socket.gaierror | ssl.SSLCertVerificationError):
+            raise DataError(f"{url} cannot be reached: {error.reason}") from None
+        raise _Cut(str(error.reason)) from None
+    except (OSError, http.client.HTTPException) as error:
+        raise _Cut(str(error) or type(error).__name__) from None
+    with answer:
+        start, total = _range(answer, start)
+        with part.open("ab") as file:
+            file.truncate(start)
+            _copy(answer, file, start, total, report)
+
+
+def _range(answer: http.client.HTTPResponse, start: int) -> tuple[int, int | None]:
+    """Where the answer begins in the file, and how long the file is; a server may ignore the range."""
+    if answer.status == 206:
+        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
+        if found is None or int(found[1]) != start:
+            raise DataError(f"{answer.url} cannot be had: the server answers with another range")
+        return start, None if found[2] == "*" else int(found[2])
+    length = answer.headers.get("Content-Length")
+    return 0, int(length) if length else None
+
+
+def _copy(
+    answer: http.client.HTTPResponse, file, done: int, total: int | None, report: Report
+) -> None:
+    report(done, total)
+    while True:
+        try:
+            block = answer.read(BLOCK)
+        except (OSError, http.client.HTTPException) as error:
+            raise _Cut(str(error) or type(error).__name__) from None
+        if not block:
+            break
+        file.write(block)
+        done += len(block)
+        report(done, total)
+        if done > LARGEST:
+            raise DataError(f"{answer.url} does not end: more than {LARGEST} bytes have come")
+    if total is not None and done < total:
+        raise _Cut(f"the connection ended after {done} of {total} bytes")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -1,0 +1,132 @@
+"""Getting a dataset: download, unpack beside its place, rename. Stopped at any moment, it can run again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaf.experiments.data.archive import extract
+from gaf.experiments.data.download import Report, fetch
+from gaf.experiments.data.errors import DataError
+from gaf.experiments.data.layouts import Dataset, Download, Layout
+
+Announce = Callable[[str], Report]  # a file's name in, what to call with its bytes out
+
+
+@dataclass(frozen=True)
+class Got:
+    """What ``gaf data get`` has done."""
+
+    dataset: str
+    layout: str
+    folder: str
+    downloaded: tuple[str, ...]  # addresses; none where the dataset was there
+
+
+def get(
+    dataset: Dataset,
+    root: Path,
+    announce: Announce,
+    *,
+    layout: str | None = None,
+    mirror: str | None = None,
+) -> Got:
+    """Bring a dataset to its place under ``root``.
+
+    Args:
+        dataset: which.
+        root: the folder with the datasets; made if it is missing.
+        announce: told of each file before it comes.
+        layout: which of the dataset's layouts; unset: any that is there, else the first.
+        mirror: the address of a folder with the same files, instead of the official one.
+    """
+    wanted = _layout(dataset, layout)
+    for each in dataset.layouts if layout is None else (wanted,):
+        for name in each.folders:
+            if (root / name).is_dir() and not each.missing(root / name):
+                return Got(dataset.name, each.name, str(root / name), ())
+    if not wanted.downloads:
+        raise DataError(f"{dataset.name} cannot be downloaded; {dataset.how_to_get(root)}")
+    downloads = [_moved(each, mirror) for each in wanted.downloads]
+    root.mkdir(parents=True, exist_ok=True)
+    with _alone_in(root):
+        folder = root / wanted.folders[0]
+        if wanted.unpacked:
+            _get_archives(wanted, downloads, folder, root, announce)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            for each in downloads:
+                fetch(each.url, each.md5, folder / each.name, announce(each.name))
+    return Got(dataset.name, wanted.name, str(folder), tuple(each.url for each in downloads))
+
+
+def _layout(dataset: Dataset, name: str | None) -> Layout:
+    if not dataset.layouts:
+        raise DataError(
+            f"{dataset.name} comes with a package that is installed: there is nothing to get"
+        )
+    by_name = {each.name: each for each in dataset.layouts}
+    if name is None:
+        return dataset.layouts[0]
+    if name not in by_name:
+        raise DataError(f"{dataset.name} has no layout {name!r}; it has {', '.join(by_name)}")
+    return by_name[name]
+
+
+def _moved(download: Download, mirror: str | None) -> Download:
+    if mirror is None:
+        return download
+    if not mirror.startswith(("http://", "https://")):
+        raise DataError(
+            f"a mirror is an address that begins with http:// or https://, not {mirror!r}"
+        )
+    return Download(f"{mirror.rstrip('/')}/{download.name}", download.md5)
+
+
+def _get_archives(
+    layout: Layout, downloads: list[Download], folder: Path, root: Path, announce: Announce
+) -> None:
+    if folder.exists():
+        names = ", ".join(path.name for path in layout.missing(folder)) or "no file"
+        raise DataError(f"{folder} is there and lacks {names}: move it away, then get the dataset")
+    archives = [root / each.name for each in downloads]
+    for each, archive in zip(downloads, archives, strict=True):
+        fetch(each.url, each.md5, archive, announce(each.name))
+    unpacked = root / f".{layout.folders[0].replace('/', '-')}.unpacking"
+    shutil.rmtree(unpacked, ignore_errors=True)  # of a command that was killed
+    try:
+        unpacked.mkdir()
+        for archive in archives:
+            extract(archive, unpacked, limit=layout.unpacked)
+        ready = unpacked / layout.folders[0]
+        if not ready.is_dir() or layout.missing(ready):
+            raise DataError(f"{archives[0]} does not hold the files of {layout.folders[0]}")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(ready, folder)
+    finally:
+        shutil.rmtree(unpacked, ignore_errors=True)
+    for archive in archives:
+        archive.unlink()
+
+
+@contextmanager
+def _alone_in(root: Path) -> Iterator[None]:
+    """One command at a time writes into a root, where the system can lock a folder."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(root, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"another command is writing into {root}: wait for it to end") from None
+        yield
+    finally:
+        os.close(handle)
