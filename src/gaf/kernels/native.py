@@ -345,6 +345,21 @@ def _activate(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
     return torch.tensor(largest or [0.0], dtype=wide, device="cpu").amax()
 
 
+def stream(
+    ws: Sequence[Tensor], gs: Sequence[Tensor], vs: Sequence[Tensor], ms: Sequence[Tensor] = ()
+) -> None:
+    """The memory traffic of a step of SGD (of Adam with ``ms``) on plain float32 tensors, and nothing else."""
+    _native.stream(
+        instruction_set(),
+        list(map(Tensor.numel, ws)),
+        _addresses(ws),
+        _addresses(gs),
+        _addresses(vs),
+        _addresses(ms),
+        torch.get_num_threads(),
+    )
+
+
 @torch.library.register_fake("gaf::sgd_", lib=_LIBRARY)
 @torch.library.register_fake("gaf::adam_", lib=_LIBRARY)
 def _nothing(*args: Any) -> None:

@@ -111,21 +111,19 @@ GAF_INLINE float gaf_tanh_f32(float g, gaf_factors p) {
     return a < GAF_TINY ? (float)(p.alpha * p.beta) * g : curved;
 }
 
-/* alpha * sign(g) * ln(1 + beta |g|). For large g everything is scaled by 2^-64, so that beta |g| cannot
- * overflow. With s (1 + x) = 2^k (1 + t), t in [-1/4, 1/2), what the sum 1 + x loses is put back into t.
- * (ln(1 + t) - t) / t^2 there: 4.8e-9. */
+/* alpha * sign(g) * ln(1 + beta |g|). Everything is scaled by s = 2^-e, so that s beta <= 1 and s beta |g| cannot
+ * overflow. With s (1 + x) = 2^k (1 + t), t in [-1/4, 1/2), what the sum s + s x loses is put back into t;
+ * then ln(1 + x) = n ln 2 + ln(1 + t) with n = k + e. (ln(1 + t) - t) / t^2 there: 4.8e-9. */
 GAF_INLINE float gaf_log_f32(float g, gaf_factors p) {
-    float tiny = (float)(0x1p-54 / p.beta);
-    float a = gaf_at_most(gaf_abs(g), 0x1.fffffep127f);
-    int large = a > 0x1p63f;
-    float s = large ? 0x1p-64f : 1.0f;
-    float scaled = s * a;
-    float x = gaf_times(scaled, p.beta);
+    int32_t exponent = (gaf_bits((float)p.beta) >> 23) - 126;
+    uint32_t e = exponent > 0 ? (uint32_t)exponent : 0;
+    float tiny = (float)(0x1p-54 / p.beta), s = gaf_float((int32_t)((127 - e) << 23)), a = gaf_abs(g);
+    float x = gaf_times(a, p.beta * (double)s);
     float u = s + x;
     float lost = x - (u - s);
-    int32_t k = (gaf_bits(u) - 0x3f400000) >> 23;
-    float m = gaf_float(gaf_bits(u) - (int32_t)((uint32_t)k << 23));
-    float t = (m - 1.0f) + lost * gaf_float(0x3f800000 - (int32_t)((uint32_t)k << 23));
+    uint32_t b = (uint32_t)gaf_bits(u) + (e << 23) - 0x3f400000u; /* n, then the fraction of 1 + t */
+    float m = gaf_float((int32_t)((b & 0x7fffffu) + 0x3f400000u));
+    float t = (m - 1.0f) + lost * gaf_float((int32_t)(((127 + e) << 23) - (b & 0xff800000u)));
     float q = -0.04490908980369568f;
     q = q * t + 0.10448277741670609f;
     q = q * t + -0.13162223994731903f;
@@ -135,9 +133,9 @@ GAF_INLINE float gaf_log_f32(float g, gaf_factors p) {
     q = q * t + -0.250000536441803f;
     q = q * t + 0.3333345353603363f;
     q = q * t + -0.5f;
-    float n = (float)k + (large ? 64.0f : 0.0f);
+    float n = (float)(int32_t)(b >> 23);
     float y = n * 0.693145752f + (t + (t * (t * q) + n * 1.42860677e-6f));
-    float curved = gaf_copysign(gaf_abs(g) < INFINITY ? gaf_times(y, p.alpha) : gaf_abs(g), g);
+    float curved = gaf_copysign(a < INFINITY ? gaf_times(y, p.alpha) : a, g);
     return a < tiny ? (float)(p.alpha * p.beta) * g : curved;
 }
 

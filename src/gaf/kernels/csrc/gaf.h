@@ -41,9 +41,12 @@ typedef struct {
 } gaf_loops;
 
 extern const gaf_loops gaf_table_portable[GAF_FUNCTIONS][GAF_TYPES_COUNT];
+void gaf_stream_portable(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
 #if defined(__x86_64__)
 extern const gaf_loops gaf_table_avx2[GAF_FUNCTIONS][GAF_TYPES_COUNT];
+void gaf_stream_avx2(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
 extern const gaf_loops gaf_table_avx512[GAF_FUNCTIONS][GAF_TYPES_COUNT];
+void gaf_stream_avx512(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
 #endif
 
 /* Runs work(context, 0) ... work(context, count - 1) on up to `threads` threads, this one among them. */

@@ -6,6 +6,7 @@
 #endif
 #define GAF_HAS_FMA
 #define GAF_TABLE gaf_table_avx2
+#define GAF_STREAM gaf_stream_avx2
 #include "steps.h"
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -6,6 +6,7 @@
 #endif
 #define GAF_HAS_FMA
 #define GAF_TABLE gaf_table_avx512
+#define GAF_STREAM gaf_stream_avx512
 #include "steps.h"
 #if defined(__clang__)
 #pragma clang attribute pop

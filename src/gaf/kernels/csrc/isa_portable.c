@@ -3,4 +3,5 @@
 #define GAF_HAS_FMA
 #endif
 #define GAF_TABLE gaf_table_portable
+#define GAF_STREAM gaf_stream_portable
 #include "steps.h"

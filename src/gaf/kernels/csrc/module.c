@@ -16,29 +16,48 @@
 /* Chunks that one thread finishes before another has woken up. */
 #define FEW 4
 
-typedef const gaf_loops (*gaf_table)[GAF_TYPES_COUNT];
+typedef void (*gaf_stream_loop)(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
 
-static gaf_table table_of(const char *isa) {
-    if (strcmp(isa, "portable") == 0) return gaf_table_portable;
+typedef struct {
+    const char *name;
+    const gaf_loops (*table)[GAF_TYPES_COUNT];
+    gaf_stream_loop stream;
+} instruction_set;
+
+static const instruction_set ISAS[] = { /* best first */
+#if defined(__x86_64__)
+    {"avx512", gaf_table_avx512, gaf_stream_avx512},
+    {"avx2", gaf_table_avx2, gaf_stream_avx2},
+#endif
+    {"portable", gaf_table_portable, gaf_stream_portable},
+};
+#define ISAS_COUNT (sizeof ISAS / sizeof *ISAS)
+
+static int cpu_has(const char *isa) {
+    if (strcmp(isa, "portable") == 0) return 1;
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (strcmp(isa, "avx2") == 0 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return gaf_table_avx2;
-    if (strcmp(isa, "avx512") == 0 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return gaf_table_avx512;
+    if (strcmp(isa, "avx2") == 0) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (strcmp(isa, "avx512") == 0)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 #endif
-    return NULL;
+    return 0;
 }
 
-static const char *const ISAS[] = {"avx512", "avx2", "portable"}; /* best first */
+static const instruction_set *isa_of(const char *name) {
+    for (size_t i = 0; i < ISAS_COUNT; i++)
+        if (strcmp(ISAS[i].name, name) == 0 && cpu_has(name)) return &ISAS[i];
+    PyErr_Format(PyExc_ValueError, "this CPU has no instruction set %s", name);
+    return NULL;
+}
 
 static PyObject *instruction_sets(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     PyObject *names = PyList_New(0);
-    for (size_t i = 0; names && i < sizeof ISAS / sizeof *ISAS; i++) {
-        if (!table_of(ISAS[i])) continue;
-        PyObject *name = PyUnicode_FromString(ISAS[i]);
+    for (size_t i = 0; names && i < ISAS_COUNT; i++) {
+        if (!cpu_has(ISAS[i].name)) continue;
+        PyObject *name = PyUnicode_FromString(ISAS[i].name);
         if (!name || PyList_Append(names, name) < 0) Py_CLEAR(names);
         Py_XDECREF(name);
     }
@@ -166,13 +185,14 @@ static void run(const row *r, char *const *written, void (*work)(void *, ptrdiff
     Py_END_ALLOW_THREADS
 }
 
-static const gaf_loops *loops_of(const char *isa, int function, int type) {
-    gaf_table table = table_of(isa);
-    if (!table || function < 0 || function >= GAF_FUNCTIONS || type < 0 || type >= GAF_TYPES_COUNT) {
-        PyErr_Format(PyExc_ValueError, "no kernel for instruction set %s, function %d, type %d", isa, function, type);
+static const gaf_loops *loops_of(const char *name, int function, int type) {
+    const instruction_set *isa = isa_of(name);
+    if (!isa) return NULL;
+    if (function < 0 || function >= GAF_FUNCTIONS || type < 0 || type >= GAF_TYPES_COUNT) {
+        PyErr_Format(PyExc_ValueError, "no kernel for function %d, type %d", function, type);
         return NULL;
     }
-    return &table[function][type];
+    return &isa->table[function][type];
 }
 
 typedef struct {
@@ -300,11 +320,44 @@ static PyObject *activate(PyObject *self, PyObject *args) {
     return result;
 }
 
+typedef struct {
+    row r;
+    gaf_stream_loop loop;
+    char **w, **g, **v, **m;
+    float zero;
+} stream_job;
+
+static void stream_work(void *context, ptrdiff_t index) {
+    stream_job *j = context;
+    FOR_PIECES(&j->r, index,
+               j->loop((float *)(j->w[t] + at), (const float *)(j->g[t] + at), (float *)(j->v[t] + at),
+                       j->m ? (float *)(j->m[t] + at) : NULL, j->zero, n));
+}
+
+static PyObject *stream(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *name;
+    int threads;
+    PyObject *sizes, *w, *g, *v, *m, *result = NULL;
+    stream_job j = {0};
+    if (!PyArg_ParseTuple(args, "sOOOOOi", &name, &sizes, &w, &g, &v, &m, &threads)) return NULL;
+    const instruction_set *isa = isa_of(name);
+    if (isa && make_row(sizes, GAF_F32, &j.r) && addresses(w, j.r.tensors, &j.w, 0) &&
+        addresses(g, j.r.tensors, &j.g, 0) && addresses(v, j.r.tensors, &j.v, 0) && addresses(m, j.r.tensors, &j.m, 1)) {
+        j.loop = isa->stream;
+        run(&j.r, j.w, stream_work, &j, threads);
+        result = Py_NewRef(Py_None);
+    }
+    free(j.r.starts), free(j.w), free(j.g), free(j.v), free(j.m);
+    return result;
+}
+
 static PyMethodDef METHODS[] = {
     {"instruction_sets", instruction_sets, METH_NOARGS, "What this CPU can run, best first."},
     {"sgd", sgd, METH_VARARGS, "One step of SGD for tensors of one type."},
     {"adam", adam, METH_VARARGS, "One step of Adam for tensors of one type."},
     {"activate", activate, METH_VARARGS, "f in place; returns the largest absolute value before."},
+    {"stream", stream, METH_VARARGS, "The memory traffic of a step in float32, and nothing else."},
     {NULL, NULL, 0, NULL},
 };
 
