@@ -27,14 +27,18 @@ from gaf.experiments.engine.watch import watching
 
 def fit(run: Run) -> None:
     """Train to the end, to a divergence, or to a signal (which raises :class:`Interrupted`)."""
-    settle(run)  # what an interruption left undone
-    while not run.done:
-        epoch, position = divmod(run.state.step, run.sampler.steps)
-        for parts, stream in steps_of(run, epoch, position):
-            train_step(run, parts, stream)
-            settle(run)
-            if run.done:
-                break
+    try:
+        settle(run)  # what an interruption left undone
+        while not run.done:
+            epoch, position = divmod(run.state.step, run.sampler.steps)
+            for parts, stream in steps_of(run, epoch, position):
+                train_step(run, parts, stream)
+                settle(run)
+                if run.done:
+                    break
+    except Interrupted:
+        save(run)
+        raise
 
 
 def steps_of(run: Run, epoch: int, position: int) -> Iterator[tuple[list[Part], Iterator[Any]]]:
@@ -150,7 +154,6 @@ def diverge(run: Run, reason: str) -> None:
 
 
 def stop_if_asked(run: Run) -> None:
-    """Save and go, all processes together."""
+    """End the run here, all processes together."""
     if anyone(run.fabric, run.wish.number != 0):
-        save(run)
         raise Interrupted(run.folder, run.state.step, run.wish.number)

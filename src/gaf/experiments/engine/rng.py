@@ -11,12 +11,17 @@ import numpy as np
 import torch
 
 
+def mixed(*numbers: int) -> int:
+    """One seed from several numbers, of 32 bits: torch's CPU generator reads no more of it."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
 def seed_all(seed: int, rank: int = 0) -> None:
     """Seed Python, NumPy and torch; each process draws numbers of its own."""
-    mixed = np.random.SeedSequence([seed, rank]).generate_state(2)
-    random.seed(int(mixed[0]))
-    np.random.seed(int(mixed[1]))  # noqa: NPY002 - the generator a user's task may draw from
-    torch.manual_seed(seed if rank == 0 else int(mixed[0]))
+    own = mixed(seed, rank) if rank else seed
+    random.seed(own)
+    np.random.seed(own)  # noqa: NPY002 - the generator a user's task may draw from
+    torch.manual_seed(own)
 
 
 def states(device: torch.device) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gaf.experiments.engine import rng
 from gaf.experiments.engine.config import RunConfig
 
 
@@ -63,7 +64,7 @@ class Sampler:
 
     def epoch(self, epoch: int) -> list[Tensor]:
         """The batches of an epoch over all processes, as indices."""
-        generator = torch.Generator().manual_seed(_mix(self.seed, epoch))
+        generator = torch.Generator().manual_seed(rng.mixed(self.seed, epoch))
         order = torch.randperm(self.samples, generator=generator)
         return list(order[: self.steps * self.batch_size].split(self.batch_size))
 
@@ -83,7 +84,3 @@ def evaluation_indices(samples: int, batch_size: int, rank: int, processes: int)
     mine = torch.arange(length)[rank::processes] % samples
     return list(mine.split(max(1, batch_size // processes)))
 
-
-def _mix(seed: int, epoch: int) -> int:
-    """A seed for each epoch that no other (seed, epoch) has; seeds are below 2**31."""
-    return (epoch << 31) + seed

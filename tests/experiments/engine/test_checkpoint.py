@@ -1,0 +1,141 @@
+"""Checkpoints: whole or not there, two kept, damage noticed, nothing in them executed."""
+
+import json
+import pickle
+import shutil
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gaf.experiments.engine import checkpoint, files
+
+ALONE = SimpleNamespace(is_global_zero=True, global_rank=0, world_size=1, barrier=lambda: None)
+
+
+def save(folder, step, value=1.0):
+    checkpoint.save(ALONE, folder, step, {"w": torch.full((3,), value)}, {"rank": 0})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for step in (10, 20, 30):
+        save(tmp_path, step, float(step))
+    return tmp_path
+
+
+def test_the_last_two_are_kept_and_nothing_else(folder):
+    assert [path.name for path in checkpoint.steps(folder)] == ["step-00000030", "step-00000020"]
+    assert len(list(folder.iterdir())) == 2
+    state, own = checkpoint.load(checkpoint.latest(folder))
+    assert state["w"].tolist() == [30.0] * 3
+    assert own == {"rank": 0}
+    assert checkpoint.load(checkpoint.latest(folder), rank=1)[1] is None
+
+
+def test_steps_are_ordered_by_number(tmp_path):
+    for step in (99_999_999, 100_000_000):
+        save(tmp_path, step)
+    assert checkpoint.latest(tmp_path).name == "step-100000000"
+
+
+def cut(path):
+    part = path / "part-0.pt"
+    part.write_bytes(part.read_bytes()[:-7])
+
+
+def flip(path):
+    part = path / "part-0.pt"
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 1
+    part.write_bytes(content)
+
+
+DAMAGE = {
+    "cut": cut,
+    "a flipped bit": flip,
+    "empty": lambda path: (path / "part-0.pt").write_bytes(b""),
+    "no part": lambda path: (path / "part-0.pt").unlink(),
+    "no manifest": lambda path: (path / "manifest.json").unlink(),
+    "half a manifest": lambda path: (path / "manifest.json").write_text('{"parts": ['),
+    "another manifest": lambda path: (path / "manifest.json").write_text("[1, 2]"),
+    "a path in the manifest": lambda path: (path / "manifest.json").write_text(
+        json.dumps({"format": 1, "parts": [{"name": "../x", "bytes": 0, "sha256": ""}]})
+    ),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_with_a_warning(folder, how):
+    DAMAGE[how](folder / "step-00000030")
+    with pytest.warns(UserWarning, match="step-00000030 is damaged"):
+        found = checkpoint.latest(folder)
+    assert found.name == "step-00000020"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert checkpoint.latest(folder) == found  # said once
+    save(folder, 40)
+    save(folder, 50)
+    assert [path.name for path in checkpoint.steps(folder)] == ["step-00000050", "step-00000040"]
+
+
+def test_no_whole_checkpoint_is_a_sentence(folder):
+    for path in checkpoint.steps(folder):
+        cut(path)
+    with (
+        pytest.warns(UserWarning, match="is damaged"),
+        pytest.raises(ValueError, match="delete the run to begin"),
+    ):
+        checkpoint.latest(folder)
+
+
+def test_a_write_that_was_killed_leaves_nothing_that_counts(folder):
+    shutil.copytree(folder / "step-00000030", folder / ".step-00000040.tmp")
+    assert checkpoint.latest(folder).name == "step-00000030"
+    save(folder, 40)
+    assert checkpoint.latest(folder).name == "step-00000040"
+    assert not list(folder.glob(".*"))
+
+
+def test_a_step_can_be_saved_twice(folder):
+    save(folder, 30, 31.0)
+    assert checkpoint.load(folder / "step-00000030")[0]["w"].tolist() == [31.0] * 3
+
+
+def test_an_unknown_format_is_a_sentence(folder):
+    manifest = folder / "step-00000030" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 99'))
+    with pytest.raises(ValueError, match="format 99"):
+        checkpoint.verify(folder / "step-00000030")
+
+
+class Trap:
+    sprung = False
+
+    def __reduce__(self):
+        return setattr, (Trap, "sprung", True)
+
+
+def test_code_in_a_checkpoint_is_not_executed(folder):
+    path = folder / "step-00000030"
+    with open(path / "part-0.pt", "wb") as file:
+        torch.save({"state": Trap(), "pieces": {}, "own": {}}, file)
+    part = path / "part-0.pt"
+    about = {"name": part.name, "sha256": files.sha256(part), "bytes": part.stat().st_size}
+    files.write_json(path / "manifest.json", {"format": 1, "step": 30, "parts": [about]})
+    with pytest.raises(pickle.UnpicklingError):
+        checkpoint.load(path)
+    assert not Trap.sprung
+
+
+def test_a_failed_write_leaves_the_others_alone(folder, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        save(folder, 40)
+    monkeypatch.undo()
+    assert sorted(path.name for path in folder.iterdir()) == ["step-00000020", "step-00000030"]
+    assert checkpoint.latest(folder).name == "step-00000030"
