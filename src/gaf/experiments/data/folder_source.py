@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from gaf.experiments.data import workers
 from gaf.experiments.data.augment import scale_and_shift
 from gaf.experiments.data.draws import draws, uniform
 from gaf.experiments.data.errors import DamagedFile
@@ -125,9 +125,9 @@ class FolderSource:
             num_workers=min(self.workers, len(indices)),
             collate_fn=_as_it_is,
             pin_memory=device.type == "cuda",
-            worker_init_fn=_apart,
+            worker_init_fn=workers.begin,
         )
-        for images, targets, broken, hopeless in loader:
+        for images, targets, broken, hopeless in workers.start(loader):
             self._note(broken, hopeless)
             inputs = images.to(device, non_blocking=True).float().mul_(scale).add_(shift)
             yield inputs, targets.to(device, non_blocking=True)
@@ -155,9 +155,3 @@ def _reason(error: Exception, path: str) -> str:
 
 def _as_it_is(batch: Any) -> Any:
     return batch
-
-
-def _apart(worker: int) -> None:
-    """Out of reach of Ctrl-C and of a signal to the whole group: they are for the training to answer."""
-    if hasattr(os, "setpgid"):
-        os.setpgid(0, 0)
