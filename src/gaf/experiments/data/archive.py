@@ -1,11 +1,13 @@
 """Unpacking a tar archive that may be hostile: files and folders inside one folder, and nothing else.
 
-Each file is written here, its bytes counted, rather than by ``tarfile.extract``: no owner, mode or link.
+Each file is written here, rather than by ``tarfile.extract``: no owner, no mode, no link.
 """
 
 from __future__ import annotations
 
+import gzip
 import lzma
+import shutil
 import tarfile
 import zlib
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -13,6 +15,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from gaf.experiments.data.errors import DamagedFile
 
 BLOCK = 1 << 20
+ENTRY = 1024  # bytes that an entry counts for: a million empty files are a bomb too
 
 
 def extract(archive: Path, into: Path, *, limit: int) -> None:
@@ -25,23 +28,20 @@ def extract(archive: Path, into: Path, *, limit: int) -> None:
         with tarfile.open(archive) as tar:
             for member in tar:
                 target = into / _relative(member, archive)
+                left -= ENTRY + member.size
+                if left < 0 or member.size < 0:
+                    raise DamagedFile(
+                        f"{archive} is refused: it unpacks to more than {limit} bytes"
+                    )
                 if member.isdir():
                     target.mkdir(parents=True, exist_ok=True)
                     continue
                 target.parent.mkdir(parents=True, exist_ok=True)
                 content = tar.extractfile(member)
                 assert content is not None  # it is a regular file
-                with target.open("wb") as file:
-                    while block := content.read(BLOCK):
-                        left -= len(block)
-                        if left < 0:
-                            raise DamagedFile(
-                                f"{archive} is refused: it unpacks to more than {limit} bytes"
-                            )
-                        file.write(block)
-                    if file.tell() != member.size:
-                        raise DamagedFile(f"{archive} is damaged: {member.name} is cut off")
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+                with target.open("wb") as file:  # of member.size bytes, or a ReadError
+                    shutil.copyfileobj(content, file, BLOCK)
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise DamagedFile(f"{archive} is no archive or a damaged one: {error}") from None
 
 

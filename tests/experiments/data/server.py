@@ -1,0 +1,76 @@
+"""A real HTTP server on this machine, with ranges, and with the faults that the network has."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Site:
+    """What it serves and how.
+
+    Args:
+        files: path -> content.
+        ranges: whether a range is honoured.
+        cuts: for each request in turn, after how many bytes of the body the connection breaks; None: never.
+        statuses: for each request in turn, a status to answer with instead; 0: none.
+        length: whether it says how long a file is.
+    """
+
+    files: dict[str, bytes]
+    ranges: bool = True
+    cuts: list[int | None] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    length: bool = True
+    asked: list[tuple[str, str | None]] = field(default_factory=list)  # path, range
+    url: str = ""
+
+
+@contextmanager
+def serve(site: Site) -> Iterator[Site]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked = self.headers.get("Range")
+            site.asked.append((self.path, asked))
+            status = site.statuses.pop(0) if site.statuses else 0
+            cut = site.cuts.pop(0) if site.cuts else None
+            content = site.files.get(self.path)
+            if status or content is None:
+                self.send_error(status or 404)
+                return
+            start = 0
+            if asked and site.ranges:
+                start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1])
+                if start >= len(content):
+                    self.send_error(416)
+                    return
+                self.send_response(206)
+                span = f"bytes {start}-{len(content) - 1}/{len(content)}"
+                self.send_header("Content-Range", span)
+            else:
+                self.send_response(200)
+            body = content[start:]
+            if site.length:
+                self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[:cut])
+            self.close_connection = True
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    site.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield site
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
