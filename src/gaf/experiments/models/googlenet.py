@@ -26,7 +26,8 @@ class Branches(NamedTuple):
     five: int
     pool: int
 
-    def scaled(self, width: float) -> Branches:
+    def slim(self, width: float) -> Branches:
+        """The same at another width."""
         return Branches(*(scaled(channels, width) for channels in self))
 
     @property
@@ -87,7 +88,7 @@ def googlenet_cifar(
             stages[f"pool{i}"] = nn.MaxPool2d(3, 2, 1)
         stage = nn.Sequential()
         for published_branches in STAGES[i][:blocks]:
-            branches = published_branches.scaled(width)
+            branches = published_branches.slim(width)
             stage.append(Inception(channels, branches))
             channels = branches.total
         stages[f"stage{i + 1}"] = stage

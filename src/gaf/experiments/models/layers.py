@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
@@ -88,8 +89,8 @@ def initialise_he(model: nn.Module) -> nn.Module:
 
 def scaled(channels: int, width: float, multiple: int = 1) -> int:
     """``channels`` times ``width``, at least one, rounded to a multiple."""
-    if not width > 0:
-        raise ValueError(f"width must be above 0, got {width}; 1 is the published model")
+    if isinstance(width, bool) or not isinstance(width, int | float) or not 0 < width < math.inf:
+        raise ValueError(f"width must be a number above 0, got {width!r}; 1 is the published model")
     return max(1, round(channels * width / multiple)) * multiple
 
 
@@ -97,9 +98,15 @@ def chosen_depths(published: Sequence[int], depths: Sequence[int] | None) -> tup
     """Blocks in each stage: the published ones, or as many numbers of the user's."""
     if depths is None:
         return tuple(published)
-    if len(depths) != len(published) or any(int(depth) != depth or depth < 1 for depth in depths):
+    listed = isinstance(depths, list | tuple)
+    if not listed or len(depths) != len(published) or not all(map(is_count, depths)):
         raise ValueError(
-            f"depths must be {len(published)} whole numbers above 0, got {list(depths)}; "
+            f"depths must be {len(published)} whole numbers above 0, got {depths!r}; "
             f"the published model has {list(published)}"
         )
-    return tuple(int(depth) for depth in depths)
+    return tuple(depths)
+
+
+def is_count(value: object) -> bool:
+    """Whether it is a whole number above 0, as a config may hold anything."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

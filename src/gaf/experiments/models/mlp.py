@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gaf.experiments.engine.near import did_you_mean
+from gaf.experiments.models.layers import is_count
 
 ACTIVATIONS = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": torch.relu}
 
@@ -37,10 +38,10 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         for name, value in (("depth", depth), ("width", width), ("size", size)):
-            if value < 1:
-                raise ValueError(f"{name} of an mlp must be 1 or more, got {value}")
+            if not is_count(value):
+                raise ValueError(f"{name} of an mlp must be a whole number above 0, got {value!r}")
         if activation not in ACTIVATIONS:
-            hint = did_you_mean(activation, ACTIVATIONS)
+            hint = did_you_mean(str(activation), ACTIVATIONS)
             raise ValueError(f"unknown activation {activation!r} for an mlp{hint}")
         self.activation = activation
         sizes = [in_channels * size * size, *[width] * depth]
