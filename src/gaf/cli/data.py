@@ -165,5 +165,7 @@ def _publish(shown: Any, content: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(content, indent=2))
         return
+    if isinstance(shown, str):  # a file name may hold bytes that are no text
+        shown = shown.encode(errors="backslashreplace").decode()
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     console.print(shown, highlight=False, markup=False, soft_wrap=isinstance(shown, str))

@@ -43,6 +43,12 @@ def test_every_window_and_flip_is_as_likely():
     assert seen.max() < 270
 
 
+def test_no_images():
+    nothing = torch.empty(0, 3, 32, 32, dtype=torch.uint8)
+    found = CropFlip(pad=4, flip=True)(nothing, torch.arange(0), seed=0, epoch=0)
+    assert found.shape == (0, 3, 32, 32)
+
+
 def test_no_flip_means_none():
     images = torch.randint(0, 256, (64, 3, 8, 8), dtype=torch.uint8)
     found = CropFlip(pad=0, flip=False)(images, torch.arange(64), seed=0, epoch=0)

@@ -10,6 +10,7 @@ from gaf.experiments.data import DatasetMissing
 from gaf.experiments.data.catalog import CIFAR100, DATASETS, MNIST, find
 from gaf.experiments.data.check import check
 from tests.experiments.data.samples import RECORD, mnist_from
+from tests.experiments.data.test_cifar import python2_pickle
 from tests.experiments.data.test_idx import idx
 from tests.experiments.data.test_imagefolder import damage, make
 
@@ -103,8 +104,21 @@ def test_published_checksums(tmp_path, changed):
         (tmp_path / "mnist/t10k-images-idx3-ubyte.gz").write_bytes(other)
     found, _ = look(dataset, tmp_path)
     assert [each.matches for each in found.files] == [True, True, not changed, True]
-    assert found.state == ("damaged" if changed else "complete")
+    assert found.state == ("readable" if changed else "complete")  # packed anew, as Debian does
+    assert found.problems == []
+
+
+def test_a_pickle_that_is_not_the_published_one_is_damaged(data_dir, tmp_path):
+    records = np.fromfile(data_dir / "cifar-100-subset/cifar-100-binary/test.bin", np.uint8)
+    records = records.reshape(-1, RECORD)
+    (tmp_path / "cifar-100-python").mkdir()
+    content = python2_pickle(records[:, 2:], {"fine_labels": records[:, 1].tolist()})
+    for name in ("train", "test"):
+        (tmp_path / "cifar-100-python" / name).write_bytes(content)
+    found, _ = look(replace(CIFAR100, counts={"train": 2000, "test": 2000}), tmp_path)
+    assert found.state == "damaged"
     assert all("is not the published file" in each for each in found.problems)
+    assert len(found.problems) == 2
 
 
 def test_a_subset_need_not_have_the_published_checksum(tmp_path):

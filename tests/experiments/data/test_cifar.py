@@ -130,6 +130,7 @@ HOSTILE = {
     "a huge memo index": b"}r\xff\xff\xff\xff.",
     "a huge byte array": b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.",
     "an array without bytes": b"}(Vdata\ncnumpy\nndarray\n)Ru.",
+    "a change of a stand-in": b"c_codecs\nencode\nN}V__defaults__\n)s\x86b0}.",
     "no dictionary": b"]K\x01a.",
     "nothing": b"",
     "text": b"this is no pickle",

@@ -112,6 +112,22 @@ def test_a_wrong_checksum_leaves_nothing(site, dataset, tmp_path):
     assert names(tmp_path) == []
 
 
+def test_an_archive_that_was_there_is_used_and_kept(site, dataset, tmp_path):
+    (tmp_path / ARCHIVE).write_bytes(site.files[f"/{ARCHIVE}"])
+    bring(dataset, tmp_path)
+    assert site.asked == []
+    assert names(tmp_path) == ["cifar-100-binary", ARCHIVE]
+
+
+@pytest.mark.parametrize(
+    "address", ["http://", "http://[::1", "http://x:y", "http://a b", "http://ü\n"]
+)
+def test_addresses_that_are_none(dataset, tmp_path, address):
+    with pytest.raises(DataError):
+        bring(dataset, tmp_path, mirror=address)
+    assert names(tmp_path) == []
+
+
 def test_a_mirror_must_have_the_same_file(site, dataset, tmp_path):
     site.files[f"/mirror/{ARCHIVE}"] = site.files.pop(f"/{ARCHIVE}")
     bring(dataset, tmp_path, mirror=f"{site.url}/mirror/")

@@ -105,7 +105,26 @@ def test_a_circle_of_links_ends(tmp_path):
     (tmp_path / "train/b").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "train/a/gone.png").symlink_to(tmp_path / "nowhere.png")
     listing = scan(tmp_path, "train")
-    assert listing.paths == ("a/1.png", "a/gone.png", "b/2.png")
+    os.mkfifo(tmp_path / "train/a/pipe.png")  # to open it would wait for ever
+    assert scan(tmp_path, "train").paths == listing.paths == ("a/1.png", "a/gone.png", "b/2.png")
+    assert listing.fingerprint().startswith("3 images")
+    source = FolderSource("links", listing, size=8, workers=0)
+    with pytest.warns(BrokenImage, match=r"gone\.png is broken \(No such file or directory\)"):
+        assert take(source, [torch.arange(3)])[1].tolist() == [0, 1, 1]
+
+
+def test_an_index_beyond_the_images(few):
+    source = load(f"imagefolder:{few}", "train", size=8, workers=0)
+    for wrong in (8, -1):
+        with pytest.raises(IndexError):
+            take(source, [torch.tensor([wrong])])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_may_not_be_read(few):
+    (few / "train/a").chmod(0)
+    with pytest.raises(DataError, match="cannot be read"):
+        load(f"imagefolder:{few}", "train")
 
 
 def test_fingerprint_sees_names_and_sizes(few):

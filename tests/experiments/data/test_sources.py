@@ -115,6 +115,8 @@ def test_a_missing_dataset_says_how_to_get_it(name, tmp_path):
         ({"name": "cifar1000"}, "did you mean 'cifar100'"),
         ({"split": "val"}, "'train' or 'test'"),
         ({"limit": 0}, "limit"),
+        ({"limit": "ten"}, "limit is a whole number"),
+        ({"augment": "yes"}, "augment is true or false"),
         ({"workers": -1}, "workers"),
         ({"size": 0}, "size"),
         ({"size": 64}, "leave size unset"),

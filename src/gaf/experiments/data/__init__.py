@@ -48,11 +48,11 @@ def load(
     """
     if split not in SPLITS:
         raise DataError(f"the split is 'train' or 'test', not {split!r}")
-    if limit is not None and limit < 1:
-        raise DataError(f"limit is a number of samples, at least 1, not {limit}")
-    if workers < 0:
-        raise DataError(f"workers is a number of processes, at least 0, not {workers}")
-    if size is not None and size < 1:
-        raise DataError(f"size is a number of pixels, at least 1, not {size}")
-    folder = default_root() if root is None else Path(root)
+    for what, number, least in (("limit", limit, 1), ("size", size, 1), ("workers", workers, 0)):
+        if number is not None and (type(number) is not int or number < least):
+            raise DataError(f"{what} is a whole number, at least {least}, not {number!r}")
+    for what, choice in (("augment", augment), ("strict", strict)):
+        if choice not in (None, True, False):
+            raise DataError(f"{what} is true or false, not {choice!r}")
+    folder = default_root() if root is None else Path(root).expanduser()
     return catalog.find(name).open(split, folder, Options(augment, limit, size, workers, strict))

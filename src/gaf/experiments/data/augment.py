@@ -42,6 +42,8 @@ def crop(
     It takes a quarter of the time of indexing with one tensor for each axis.
     """
     batch, channels, height, width = images.shape
+    if not batch:
+        return images
     padded = functional.pad(images, (pad, pad, pad, pad))
     high, wide = padded.shape[2:]
     size = channels * high * wide

@@ -81,15 +81,15 @@ def _receive(url: str, part: Path, report: Report) -> None:
                     f"{url} cannot be read ({cut}); {_size(part)} bytes are kept, and the same command "
                     "goes on from there"
                 ) from None
-            time.sleep(WAIT * 2**failures)
+            time.sleep(WAIT * 2 ** (failures - 1))
 
 
 def _request(url: str, part: Path, report: Report) -> None:
     """One request for what is missing."""
     start = _size(part)
-    ask = Request(url, headers={**HEADERS, **({"Range": f"bytes={start}-"} if start else {})})
+    headers = {**HEADERS, "Range": f"bytes={start}-"} if start else HEADERS
     try:
-        answer = urlopen(ask, timeout=TIMEOUT)
+        answer = urlopen(Request(url, headers=headers), timeout=TIMEOUT)
     except HTTPError as error:
         with error:
             if error.code == 416 and start:
@@ -99,8 +99,10 @@ def _request(url: str, part: Path, report: Report) -> None:
             raise DataError(
                 f"{url} cannot be had: the server answers {error.code} {error.reason}"
             ) from None
+    except (ValueError, http.client.InvalidURL) as error:
+        raise DataError(f"{url!r} is not an address: {error}") from None
     except URLError as error:
-        if isinstance(error.reason, socket.gaierror | ssl.SSLCertVerificationError):
+        if isinstance(error.reason, str | socket.gaierror | ssl.SSLCertVerificationError):
             raise DataError(f"{url} cannot be reached: {error.reason}") from None
         raise _Cut(str(error.reason)) from None
     except (OSError, http.client.HTTPException) as error:
@@ -119,8 +121,8 @@ def _range(answer: http.client.HTTPResponse, start: int) -> tuple[int, int | Non
         if found is None or int(found[1]) != start:
             raise DataError(f"{answer.url} cannot be had: the server answers with another range")
         return start, None if found[2] == "*" else int(found[2])
-    length = answer.headers.get("Content-Length")
-    return 0, int(length) if length else None
+    length = answer.headers.get("Content-Length", "")
+    return 0, int(length) if length.isdecimal() else None
 
 
 def _copy(

@@ -117,6 +117,11 @@ class FolderSource:
         self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs float32 [B, 3, size, size], targets int64 [B], normalised on the device."""
+        for each in indices:
+            if len(each) and not 0 <= int(each.min()) <= int(each.max()) < len(self):
+                raise IndexError(
+                    f"{self.name} has no sample {int(each.max())} (it has {len(self)})"
+                )
         scale, shift = scale_and_shift(MEAN, STD, 255.0, device)
         loader: DataLoader[_Batch] = DataLoader(
             _Reader(self.listing, self.shape[1], self.augment, seed, epoch),

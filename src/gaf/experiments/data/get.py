@@ -94,6 +94,7 @@ def _get_archives(
         names = ", ".join(path.name for path in layout.missing(folder)) or "no file"
         raise DataError(f"{folder} is there and lacks {names}: move it away, then get the dataset")
     archives = [root / each.name for each in downloads]
+    ours = [archive for archive in archives if not archive.exists()]  # not the user's to delete
     for each, archive in zip(downloads, archives, strict=True):
         fetch(each.url, each.md5, archive, announce(each.name))
     unpacked = root / f".{layout.folders[0].replace('/', '-')}.unpacking"
@@ -109,7 +110,7 @@ def _get_archives(
         os.rename(ready, folder)
     finally:
         shutil.rmtree(unpacked, ignore_errors=True)
-    for archive in archives:
+    for archive in ours:
         archive.unlink()
 
 

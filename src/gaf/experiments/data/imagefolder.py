@@ -33,7 +33,10 @@ class Listing:
         """How many images there are, and a checksum of their names and sizes: not of their contents."""
         found = hashlib.sha256()
         for path in self.paths:
-            size = os.stat(self.folder / path).st_size
+            try:
+                size = os.stat(self.folder / path).st_size
+            except OSError:  # a link to nothing: an image that will be found broken
+                size = -1
             found.update(os.fsencode(path) + b"\0%d\0" % size)
         return f"{len(self.paths)} images, names and sizes {found.hexdigest()}"
 
@@ -52,10 +55,13 @@ def split_folder(folder: Path, split: str) -> Path:
 def scan(folder: Path, split: str) -> Listing:
     """All images of a split; the classes are the folders of ``train``, in the order of their names."""
     train, here = split_folder(folder, "train"), split_folder(folder, split)
-    classes, found = _folders(train), _folders(here)
+    try:
+        classes, found = _folders(train), _folders(here)
+        listed = [(name, tuple(_images(here, name))) for name in found]
+    except OSError as error:
+        raise DataError(f"{error.filename} cannot be read: {error.strerror}") from None
     if strange := sorted(set(found) - set(classes)):
         raise DataError(f"{here} has the class {strange[0]!r}, which {train} does not have")
-    listed = [(name, tuple(_images(here, name))) for name in found]
     empty = [name for name, paths in listed if not paths]
     if empty and split == "train":
         raise DataError(f"there is no image in {here / empty[0]}: remove the folder or fill it")
@@ -98,5 +104,5 @@ def _images(
         if each.is_dir():
             if not each.name.startswith("."):
                 yield from _images(folder, path, above | {here})
-        elif is_image(each.name):
-            yield path
+        elif is_image(each.name) and (each.is_file() or each.is_symlink()):
+            yield path  # a link to nothing too, which will be named as broken

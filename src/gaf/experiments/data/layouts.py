@@ -24,7 +24,7 @@ SPLITS = ("train", "test")
 def default_root() -> Path:
     """The folder that GAF_DATA names, else ``gaf/data`` in the user's cache."""
     if named := os.environ.get("GAF_DATA"):
-        return Path(named)
+        return Path(named).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "gaf" / "data"
 

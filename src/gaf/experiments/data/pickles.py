@@ -11,7 +11,7 @@ import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -81,12 +81,22 @@ class _Refused(Exception):
 
 
 # The Python implementation: the one in C sizes its table by a number in the file, up to 64 GB.
-class _Unpickler(pickle._Unpickler):  # type: ignore[reportAttributeAccessIssue]
+_InPython: Any = vars(pickle)["_Unpickler"]
+
+
+class _Unpickler(_InPython):
     def find_class(self, module: str, name: str) -> Any:
         try:
             return _STAND_INS[module, name]
         except KeyError:
             raise _Refused(f"{module}.{name}") from None
+
+    def load_build(self) -> None:
+        if not isinstance(self.stack[-2], _DType | _Array):  # such as a stand-in itself
+            raise _Refused("a change of something that is no array")
+        super().load_build()
+
+    dispatch: ClassVar[dict[int, Any]] = {**_InPython.dispatch, pickle.BUILD[0]: load_build}
 
     def persistent_load(self, pid: Any) -> Any:
         raise _Refused("an object outside the file")
