@@ -58,7 +58,7 @@ def sgd(
     if maximize:
         ds, ours = list(torch._foreach_neg(ds)), True
     if placement == "gradient":
-        ds, ours = [f(d) for d in ds], True
+        ds, ours = _activate(ds, f, ours), True
     if weight_decay != 0:
         ds, ours = _add(ds, ws, weight_decay, ours), True
     if placement == "update":
@@ -69,14 +69,23 @@ def sgd(
         new_vs = _carry(vs, ds, momentum, 1 - dampening)
         us, ours = (_add(ds, new_vs, momentum, ours), True) if nesterov else (new_vs, False)
         vs = cast("list[Tensor | None]", new_vs)
+    del ds  # its memory is free for f(u)
 
     if placement != "gradient":
-        us = [f(u) for u in us]
+        us = _activate(us, f, ours)
     if placement == "update":
         torch._foreach_add_(ws, us)
     else:
         _add(ws, us, -lr, True)
     return vs
+
+
+def _activate(xs: list[Tensor], f: Callable[[Tensor], Tensor], ours: bool) -> list[Tensor]:
+    """f of each; a list of ours gives up its tensors one by one."""
+    ys = xs if ours else list(xs)
+    for i, x in enumerate(ys):
+        ys[i] = f(x)
+    return ys
 
 
 def _carry(vs: list[Tensor | None], ds: list[Tensor], momentum: float, gain: float) -> list[Tensor]:

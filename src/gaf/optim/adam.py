@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -189,11 +189,28 @@ def _activated_adam(
         )
         return
     sign = -1 if group["maximize"] else 1
-    grads = [f(sign * g) for g in _widened(grads)]
-    wide = [_widened(tensors) for tensors in state]
-    _torch_adam(optimizer, group, grads, wide, state_steps, False, False)
-    for narrow_tensors, wide_tensors in zip(state, wide, strict=True):
-        _narrow_into(narrow_tensors, wide_tensors)
+    for part in _parts(grads):
+        activated = [f(sign * g) for g in _widened(grads[part])]
+        narrow = [tensors[part] for tensors in state]
+        wide = [_widened(tensors) for tensors in narrow]
+        _torch_adam(optimizer, group, activated, wide, state_steps[part], False, False)
+        for narrow_tensors, wide_tensors in zip(narrow, wide, strict=True):
+            _narrow_into(narrow_tensors, wide_tensors)
+
+
+def _parts(tensors: list[Tensor]) -> Iterator[slice]:
+    """Slices of a quarter of the elements or little more.
+
+    torch's foreach Adam makes a list of intermediates beside f(gradient); by parts the two together take
+    less memory than one list of the whole.
+    """
+    quarter = sum(t.numel() for t in tensors) / 4
+    begin = elements = 0
+    for end, t in enumerate(tensors, start=1):
+        elements += t.numel()
+        if elements >= quarter or end == len(tensors):
+            yield slice(begin, end)
+            begin, elements = end, 0
 
 
 def _torch_adam(

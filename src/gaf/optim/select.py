@@ -56,7 +56,8 @@ def kernels(how: str) -> ModuleType | None:
 
 
 def _on_cuda(params: Sequence[Tensor | None]) -> bool:
-    return any(p is not None and p.is_cuda for p in params)
+    """Whether the first is; a group of several devices is then refused by the kernels of either."""
+    return bool(params) and params[0] is not None and params[0].is_cuda
 
 
 def _refusal(group: Group, *lists: Sequence[Tensor | None]) -> str | None:

@@ -83,17 +83,15 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
     def _init_group(self, group: Group, params: Any, grads: Any, momentum_buffer_list: Any) -> bool:
         if group["gaf_function"] is None:
             return super()._init_group(group, params, grads, momentum_buffer_list)
-        sparse = False
-        key = VELOCITY[group["gaf_placement"]]
         for p in group["params"]:
             grad = p.grad
             if grad is not None:
                 params.append(p)
                 grads.append(grad)
-                sparse = sparse or grad.is_sparse
-                if group["momentum"] != 0:
-                    momentum_buffer_list.append(self.state[p].get(key))
-        return sparse
+        if group["momentum"] != 0:
+            state, key = self.state, VELOCITY[group["gaf_placement"]]
+            momentum_buffer_list.extend([state[p].get(key) for p in params])
+        return False  # whether a gradient is sparse matters to torch's own rule only
 
     def _meaning(self, group: Group) -> str:
         if group["gaf_placement"] == "gradient" and group["weight_decay"] != 0:

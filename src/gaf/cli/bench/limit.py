@@ -20,7 +20,7 @@ BYTES = {"SGD": 20, "Adam": 28, "AdamW": 28}  # fp32, for a parameter
 
 def kind() -> str:
     """``"limit"`` where one native pass measures it, ``"passes"`` where torch's several passes do not."""
-    return "limit" if hasattr(native, "stream") and native.INSTRUCTION_SETS else "passes"
+    return "limit" if native.INSTRUCTION_SETS else "passes"
 
 
 def streaming_pass(
@@ -28,7 +28,7 @@ def streaming_pass(
 ) -> Callable[[], None]:
     """A call that reads all the lists and writes all but ``gs``, leaving the values as they are."""
     if kind() == "limit":
-        return lambda: native.stream(ws, gs, *states)  # type: ignore[attr-defined]
+        return lambda: native.stream(ws, gs, *states)
 
     first, *others = [list(state) for state in states]
     kept = [list(ws), *others]

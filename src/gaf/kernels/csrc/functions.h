@@ -111,11 +111,11 @@ GAF_INLINE float gaf_tanh_f32(float g, gaf_factors p) {
     return a < GAF_TINY ? (float)(p.alpha * p.beta) * g : curved;
 }
 
-/* alpha * sign(g) * ln(1 + beta |g|). Everything is scaled by s = 2^-e, so that s beta <= 1 and s beta |g| cannot
- * overflow. With s (1 + x) = 2^k (1 + t), t in [-1/4, 1/2), what the sum s + s x loses is put back into t;
+/* alpha * sign(g) * ln(1 + beta |g|). Everything is scaled by s = 2^-e, so that s beta <= 1/4 and s beta |g|
+ * stays below 2^126. With s (1 + x) = 2^k (1 + t), t in [-1/4, 1/2), what the sum s + s x loses is put back into t;
  * then ln(1 + x) = n ln 2 + ln(1 + t) with n = k + e. (ln(1 + t) - t) / t^2 there: 4.8e-9. */
 GAF_INLINE float gaf_log_f32(float g, gaf_factors p) {
-    int32_t exponent = (gaf_bits((float)p.beta) >> 23) - 126;
+    int32_t exponent = (gaf_bits((float)p.beta) >> 23) - 124;
     uint32_t e = exponent > 0 ? (uint32_t)exponent : 0;
     float tiny = (float)(0x1p-54 / p.beta), s = gaf_float((int32_t)((127 - e) << 23)), a = gaf_abs(g);
     float x = gaf_times(a, p.beta * (double)s);

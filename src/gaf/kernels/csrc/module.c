@@ -270,6 +270,21 @@ static PyObject *adam(PyObject *self, PyObject *args) {
     return result;
 }
 
+static PyObject *count(PyObject *self, PyObject *list) {
+    (void)self;
+    if (!PyList_Check(list)) return PyErr_SetString(PyExc_TypeError, "steps must be a list of addresses"), NULL;
+    ptrdiff_t n = PyList_Size(list);
+    PyObject *counts = PyList_New(n);
+    char **steps = NULL;
+    if (!counts || !addresses(list, n, &steps, 0)) Py_CLEAR(counts);
+    for (ptrdiff_t i = 0; counts && i < n; i++) {
+        PyObject *value = PyFloat_FromDouble(*(float *)steps[i] += 1.0f);
+        if (!value || PyList_SetItem(counts, i, value) < 0) Py_CLEAR(counts);
+    }
+    free(steps);
+    return counts;
+}
+
 typedef struct {
     row r;
     gaf_factors factors;
@@ -356,6 +371,7 @@ static PyMethodDef METHODS[] = {
     {"instruction_sets", instruction_sets, METH_NOARGS, "What this CPU can run, best first."},
     {"sgd", sgd, METH_VARARGS, "One step of SGD for tensors of one type."},
     {"adam", adam, METH_VARARGS, "One step of Adam for tensors of one type."},
+    {"count", count, METH_O, "Add 1 to the float32 at each address; returns them."},
     {"activate", activate, METH_VARARGS, "f in place; returns the largest absolute value before."},
     {"stream", stream, METH_VARARGS, "The memory traffic of a step in float32, and nothing else."},
     {NULL, NULL, 0, NULL},
