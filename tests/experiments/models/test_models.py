@@ -57,6 +57,13 @@ def slim(name: str, **options) -> nn.Module:
     return make(name, **options)
 
 
+def short(name: str, **options) -> nn.Module:
+    """The same with a block in each stage."""
+    if name in SLIM:
+        options = {"depths": [1] * (3 if name == "googlenet-cifar" else 4), **options}
+    return slim(name, **options)
+
+
 def images(name: str, count: int = 2, size: int = 32) -> torch.Tensor:
     size = size if channels_of(name) == 3 else 8
     return torch.randn(
@@ -110,7 +117,7 @@ def test_forward_and_backward(name):
 
 @pytest.mark.parametrize("name", models.names())
 def test_same_seed_same_model(name):
-    one, two, other = slim(name), slim(name), slim(name, seed=1)
+    one, two, other = short(name), short(name), short(name, seed=1)
     same = two.state_dict()
     for key, value in one.state_dict().items():
         assert torch.equal(value, same[key]), key
@@ -138,9 +145,20 @@ def test_channels_last_agrees(name):
         )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", models.names())
+def test_compiles_in_one_piece(name):
+    """torch.compile sees the whole model: no line of it falls back to Python."""
+    model = short(name).eval()
+    x = images(name)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), model(x))
+    torch._dynamo.reset()
+
+
 @pytest.mark.parametrize("name", models.names())
 def test_state_loads_and_reads_well(name):
-    one, other = slim(name), slim(name, seed=1)
+    one, other = short(name), short(name, seed=1)
     other.load_state_dict(one.state_dict())
     x = images(name)
     assert torch.equal(one.eval()(x), other.eval()(x))

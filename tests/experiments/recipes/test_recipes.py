@@ -179,7 +179,7 @@ def test_small_counterparts_change_what_costs_time_and_nothing_else():
         assert less.config.task.data_options == {"limit": 10_000}
         assert less.config.epochs == 10
         assert 10 * count(less.config) < count(each.config)
-        assert (less.config.precision, less.config.threads) == ("32-true", 2)
+        assert (less.config.precision, less.config.threads) == ("32-true", 1)
 
 
 def test_small_models_of_a_table_differ():

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from gaf.experiments.engine.config import OptimizerConfig, RunConfig, ScheduleConfig, TaskConfig
 from gaf.experiments.recipes.base import cifar, with_activation
-from gaf.experiments.recipes.small import BATCH, on_two_cores, some_images
+from gaf.experiments.recipes.small import BATCH, on_a_core, some_images
 from gaf.experiments.recipes.tables import SGDM_PLACEMENTS, Recipe, with_controls
 
 GROUP = "Laptop"
@@ -30,7 +30,7 @@ def digits_cnn() -> RunConfig:
         epochs=20,
         batch_size=64,
     )
-    return on_two_cores(config)
+    return on_a_core(config)
 
 
 def digits_deep_mlp() -> RunConfig:
@@ -51,7 +51,7 @@ def digits_deep_mlp() -> RunConfig:
 
 def cifar100_resnet8() -> RunConfig:
     """SGDM and ResNet-8 on 10,000 images of CIFAR-100."""
-    config = some_images(on_two_cores(cifar("cifar100", "resnet8")))
+    config = some_images(on_a_core(cifar("cifar100", "resnet8")))
     return config.model_copy(update={"epochs": 15, "batch_size": BATCH})
 
 

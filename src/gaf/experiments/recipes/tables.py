@@ -55,7 +55,7 @@ class Recipe:
         group: the heading under which lists show it.
         cell: the paper's own result. A small counterpart and a matched control carry the cell of the
             recipe that they belong to: what they stand beside.
-        small: whether it is a counterpart for two CPU cores.
+        small: whether it is the counterpart for a laptop.
         control_of: the name of the recipe that it is the matched control of.
     """
 
@@ -87,7 +87,7 @@ def with_controls(recipes: Iterable[Recipe]) -> Iterator[Recipe]:
 
 
 def small_counterpart(recipe: Recipe) -> Recipe:
-    """The same for two CPU cores."""
+    """The same for a laptop."""
     return replace(recipe, config=small(recipe.config), group=f"{recipe.group}, small", small=True)
 
 
