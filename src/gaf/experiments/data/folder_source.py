@@ -117,6 +117,8 @@ class FolderSource:
         self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs float32 [B, 3, size, size], targets int64 [B], normalised on the device."""
+        from gaf.experiments.data import photos  # noqa: F401 - without Pillow this fails here, not in a worker
+
         for each in indices:
             if len(each) and not 0 <= int(each.min()) <= int(each.max()) < len(self):
                 raise IndexError(
