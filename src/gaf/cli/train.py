@@ -51,7 +51,7 @@ def train(
     A run is a folder. It can be stopped at any time, also by pulling the plug: the same command, or
     --resume FOLDER, goes on where it was and ends with the same weights.
 
-    Example: gaf train digits-small --set optimizer.lr=0.1 --seed 1
+    Example: gaf train digits-cnn-sgdm --set optimizer.lr=0.1 --seed 1
     """
     try:
         if show_list:
@@ -73,8 +73,11 @@ def train(
 def _list(as_json: bool) -> int:
     from gaf.experiments import recipes
 
-    names = recipes.names()
-    print(json.dumps(names) if as_json else "\n".join(names))
+    if as_json:
+        print(json.dumps(recipes.names()))
+        return 0
+    for heading, group in recipes.groups().items():
+        print(heading, *(f"    {each.name}" for each in group), sep="\n")
     return 0
 
 

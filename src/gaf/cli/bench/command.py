@@ -47,6 +47,10 @@ def bench(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads; unset: as many as torch takes.")
     ] = None,
+    only_engine: Annotated[
+        bool,
+        typer.Option("--engine", help="Only time the training engine against a bare loop."),
+    ] = False,
     only_kernels: Annotated[
         bool, typer.Option("--kernels", help="Only tell which kernels this machine has.")
     ] = False,
@@ -72,6 +76,8 @@ def bench(
         torch.set_num_threads(threads)
     if only_kernels:
         return _tell_kernels(json_path)
+    if only_engine:
+        return _time_engine(repeats or (5 if quick else 15), json_path)
     names = tuple(SHAPES) if shapes in (None, "all") else (shapes,)
     if quick and shapes is None:
         names = ("resnet50", "tiny")
@@ -129,6 +135,22 @@ def _check_memory(names: tuple[str, ...]) -> None:
 def _tell_kernels(json_path: Path | None) -> int:
     found = kernels.kernels()
     _console().print(kernels.table(found))
+    if json_path is not None:
+        record.write_json(json_path, found)
+    return 0
+
+
+def _time_engine(repeats: int, json_path: Path | None) -> int:
+    try:
+        from gaf.cli.bench import engine
+
+        found = engine.measure(repeats, Console(stderr=True))
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("gaf"):
+            raise
+        message = f"needs {error.name}: pip install 'activated-gradients[lab]'"
+        raise typer.BadParameter(message, param_hint="--engine") from None
+    _console().print(engine.table(found))
     if json_path is not None:
         record.write_json(json_path, found)
     return 0

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import gaf
+from gaf.experiments.engine.machine import cpu_model
 
 
 def facts() -> dict[str, Any]:
@@ -57,13 +58,6 @@ class Others:
         busy = user + nice + system + sum(rest)
         own = os.times()
         return (busy + idle + wait) / tick, busy / tick, own.user + own.system
-
-
-def cpu_model() -> str:
-    """The name the processor gives itself."""
-    info = Path("/proc/cpuinfo")
-    named = re.search("model name.*: (.*)", info.read_text("utf-8")) if info.exists() else None
-    return named[1] if named else platform.processor() or platform.machine()
 
 
 def label(about: dict[str, Any]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-import re
 import subprocess
 import sys
 from importlib import metadata
@@ -16,11 +15,13 @@ import torch
 from lightning_fabric import Fabric
 
 import gaf
+from gaf.experiments.engine.machine import cpu_model
+from gaf.experiments.tasks.base import Task
 
 PACKAGES = ("torch", "lightning-fabric", "numpy", "pydantic", "pillow", "scikit-learn")
 
 
-def facts(fabric: Fabric, fingerprints: dict[str, Any]) -> dict[str, Any]:
+def facts(fabric: Fabric, task: Task) -> dict[str, Any]:
     """Everything that is not in the config but may explain a difference."""
     now = datetime.datetime.now(datetime.timezone.utc)
     return {
@@ -33,7 +34,10 @@ def facts(fabric: Fabric, fingerprints: dict[str, Any]) -> dict[str, Any]:
         "processes": fabric.world_size,
         "threads": torch.get_num_threads(),
         "git": git_revision(Path.cwd()),
-        "data": fingerprints,
+        "data": {
+            "train": dict(task.train_source().fingerprint),
+            "test": dict(task.test_source().fingerprint),
+        },
         "time": {"began": now.isoformat(timespec="seconds")},
     }
 
@@ -47,13 +51,6 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def cpu_model() -> str:
-    """The name the processor gives itself."""
-    info = Path("/proc/cpuinfo")
-    named = re.search("model name.*: (.*)", info.read_text("utf-8")) if info.exists() else None
-    return named[1] if named else platform.processor() or platform.machine()
 
 
 def device_name(device: torch.device) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 
 from gaf.experiments.engine import checkpoint, environment, rng
 from gaf.experiments.engine import folder as folders
@@ -22,7 +23,7 @@ from gaf.experiments.engine.progress import Progress
 from gaf.experiments.engine.sampler import Sampler
 from gaf.experiments.engine.signals import Wish, listening
 from gaf.experiments.engine.state import CHECKPOINTS, Run, go_on
-from gaf.experiments.tasks import load_task
+from gaf.experiments.tasks import Task, load_task
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -92,9 +93,30 @@ def train(
 
 def _train(config: RunConfig, folder: Path, progress: Progress, wish: Wish) -> Result:
     fabric = make_fabric(config)
-    task = load_task(config.task)
-    sources = {"train": task.train_source(), "test": task.test_source()}
-    sampler = Sampler.of(config, len(sources["train"]), fabric.global_rank, fabric.world_size)
+    run = prepare(config, folder, load_task(config.task), fabric, wish)
+    with ExitStack() as stack:
+        if fabric.is_global_zero:
+            run.progress = progress
+            stack.enter_context(folders.locked(folder))
+            folders.begin(folder, config, environment.facts(fabric, run.task))
+        fabric.barrier()
+        go_on(run)
+        if run.records is not None:
+            stack.callback(run.records.close)
+        run.progress.begin(config.name, run.state.step, run.total)
+        stack.callback(run.progress.end)
+        fit(run)
+        result = _result(run)
+        if fabric.is_global_zero:
+            write_json(folder / folders.FINISHED, {**asdict(result), "folder": None})
+        fabric.barrier()
+    return result
+
+
+def prepare(config: RunConfig, folder: Path, task: Task, fabric: Fabric, wish: Wish) -> Run:
+    """Model, optimizer and data of a run that has not begun; nothing is written yet."""
+    samples = len(task.train_source())
+    sampler = Sampler.of(config, samples, fabric.global_rank, fabric.world_size)
     rng.seed_all(config.seed)  # the same on all processes: each shards or copies the same model
     model = task.build_model()
     task.check(model)
@@ -103,37 +125,7 @@ def _train(config: RunConfig, folder: Path, progress: Progress, wish: Wish) -> R
     model = fabric.setup_module(torch.compile(model) if config.compile else model)  # type: ignore[arg-type]
     optimizer = fabric.setup_optimizers(make_optimizer(config.optimizer, model.parameters()))
     rng.seed_all(config.seed, fabric.global_rank)
-
-    first = fabric.is_global_zero
-    run = Run(
-        config,
-        folder,
-        task,
-        fabric,
-        model,
-        optimizer,
-        sampler,
-        progress if first else Progress(),
-        wish,
-    )
-    with ExitStack() as stack:
-        if first:
-            stack.enter_context(folders.locked(folder))
-            data = {name: dict(source.fingerprint) for name, source in sources.items()}
-            folders.begin(folder, config, environment.facts(fabric, data))
-        fabric.barrier()
-        go_on(run)
-        if run.records is not None:
-            stack.callback(run.records.close)
-        run.progress.begin(config.name, run.state.step, run.total)
-        stack.callback(run.progress.end)
-        run.model.train()
-        fit(run)
-        result = _result(run)
-        if first:
-            write_json(folder / folders.FINISHED, {**asdict(result), "folder": None})
-        fabric.barrier()
-    return result
+    return Run(config, folder, task, fabric, model.train(), optimizer, sampler, wish)
 
 
 def _result(run: Run) -> Result:

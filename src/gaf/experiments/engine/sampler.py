@@ -83,4 +83,3 @@ def evaluation_indices(samples: int, batch_size: int, rank: int, processes: int)
     length = -(-samples // processes) * processes
     mine = torch.arange(length)[rank::processes] % samples
     return list(mine.split(max(1, batch_size // processes)))
-

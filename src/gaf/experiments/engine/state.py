@@ -51,8 +51,8 @@ class Run:
     model: nn.Module
     optimizer: Any  # Fabric's, around one of ours
     sampler: Sampler
-    progress: Progress
     wish: Wish
+    progress: Progress = field(default_factory=Progress)  # the first process shows it
     records: Records | None = None  # the first process keeps them
     state: State = field(default_factory=State)
     saved: bool = True  # nothing has happened since the last checkpoint

@@ -22,7 +22,8 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -30,6 +31,23 @@ from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from gaf.experiments.data.sources import Source
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """A model that only looks: no gradients, no dropout, no running statistics."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def first_line(error: Exception) -> str:
+    """The beginning of a long message, in quotes."""
+    return repr(str(error).partition("\n")[0])
 
 
 class Task:
@@ -56,7 +74,20 @@ class Task:
         raise NotImplementedError
 
     def check(self, model: nn.Module) -> None:
-        """Raise ValueError with a sentence where model and data do not fit; called before training."""
+        """Raise ValueError with a sentence where model and data do not fit; called before training.
+
+        By default the loss of two samples is computed, on the CPU.
+        """
+        source = self.train_source()
+        pair = torch.arange(min(2, len(source)))
+        stream = source.batches([pair], seed=0, epoch=0, device=torch.device("cpu"))
+        with evaluating(model):
+            try:
+                self.loss(model, next(iter(stream)))
+            except RuntimeError as error:
+                raise ValueError(
+                    f"the model and the data do not fit: {first_line(error)}"
+                ) from error
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         """The mean loss over the samples of a batch."""

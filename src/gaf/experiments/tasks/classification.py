@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gaf.experiments.tasks.base import Task
+from gaf.experiments.engine.near import did_you_mean
+from gaf.experiments.tasks.base import Task, evaluating, first_line
 
 if TYPE_CHECKING:
     from gaf.experiments.data.sources import Source
     from gaf.experiments.engine.config import TaskConfig
+
+
+GIVEN = ("name", "split")  # of data.load, by the task
 
 
 class Classification(Task):
@@ -31,6 +36,11 @@ class Classification(Task):
         from gaf.experiments import data
 
         options: dict[str, Any] = dict(self.config.data_options)
+        known = [each for each in inspect.signature(data.load).parameters if each not in GIVEN]
+        for option in options:
+            if option not in known:
+                hint = did_you_mean(option, known)
+                raise ValueError(f"unknown option {option!r} of the data {self.config.data}{hint}")
         train = data.load(self.config.data, "train", **options)
         # what changes the images that are learned from is no part of the test
         options.pop("augment", None)
@@ -51,22 +61,14 @@ class Classification(Task):
 
     def check(self, model: nn.Module) -> None:
         source = self.train_source()
-        parameter = next(model.parameters())
-        sample = torch.zeros(2, *source.shape, device=parameter.device)
         wanted = (2, len(source.classes))
         what = f"{self.config.model} and {self.config.data} do not fit: "
-        was_training = model.training
-        model.eval()
-        try:
-            with torch.no_grad():
-                found = model(sample)
-        except RuntimeError as error:
-            reason = str(error).splitlines()[0]
-            raise ValueError(
-                f"{what}for images of {source.shape} the model says {reason!r}"
-            ) from None
-        finally:
-            model.train(was_training)
+        with evaluating(model):
+            try:
+                found = model(torch.zeros(2, *source.shape))
+            except RuntimeError as error:
+                reason = f"for images of {source.shape} the model says {first_line(error)}"
+                raise ValueError(what + reason) from error
         if tuple(found.shape) != wanted:
             raise ValueError(
                 f"{what}for {wanted[0]} images the model gives {tuple(found.shape)}, not {wanted}"
