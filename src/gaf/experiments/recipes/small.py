@@ -1,4 +1,4 @@
-"""From a recipe of the paper to its small counterpart, which a CPU core finishes in one to six minutes.
+"""From a recipe of the paper to its small counterpart, which a CPU core finishes in minutes.
 
 What is changed is what costs time: a slim model of the same family, 10,000 images, 10 epochs. What decides
 how f acts (rule, rate, decay, momentum, α and β, placement) stays.
