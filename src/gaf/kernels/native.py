@@ -359,7 +359,7 @@ def _activate(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
 def stream(
     ws: Sequence[Tensor], gs: Sequence[Tensor], vs: Sequence[Tensor], ms: Sequence[Tensor] = ()
 ) -> None:
-    """The memory traffic of a step of SGD (of Adam with ``ms``) on plain float32 tensors, and nothing else."""
+    """The memory traffic of a step of SGD (of Adam with ``ms``) in float32, and nothing else."""
     _native.stream(
         instruction_set(),
         list(map(Tensor.numel, ws)),
