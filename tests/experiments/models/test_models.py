@@ -95,7 +95,7 @@ def test_count_with_ten_classes(name, count):
 def test_published_resolution(name):
     size = {"imagenet": 224, "cifar": 32}.get(name.rpartition("-")[2], 8)
     with torch.device("meta"):
-        model = make(name)
+        model = short(name)
         x = torch.empty(2, channels_of(name), size, size)
     last = model.stages(model.stem(x))
     expected = 7 if size == 224 else 8 if name in ENDS_AT_8 else 4
@@ -127,7 +127,8 @@ def test_same_seed_same_model(name):
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_channels_last_agrees(name):
     # In double precision, so that a wrong layout cannot hide behind rounding.
-    plain, last = slim(name).double(), slim(name).double().to(memory_format=torch.channels_last)
+    plain, last = short(name).double(), short(name).double()
+    last = last.to(memory_format=torch.channels_last)
     x = images(name, 3).double()
     y = plain(x)
     z = last(x.to(memory_format=torch.channels_last))

@@ -45,7 +45,7 @@ def cifar10(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "digits-cnn-sgdm",
         "digits-cnn-sgdm-arctan-0.1-20@momentum",
         "digits-deep-mlp-sgd-arctan-0.01-100000@gradient",
-        "digits-deep-mlp-sgd-tanh-0.1-20@update+control",
+        pytest.param("digits-deep-mlp-sgd-tanh-0.1-20@update+control", marks=pytest.mark.slow),
     ],
 )
 def test_digits(name, tmp_path):
@@ -57,24 +57,34 @@ def test_digits(name, tmp_path):
     [
         "cifar100-resnet8-sgdm-log-0.1-20@update",
         # Table II: each model, each column, each placement
-        "small-cifar100-densenet121-sgdm",
+        pytest.param("small-cifar100-densenet121-sgdm", marks=pytest.mark.slow),
         "small-cifar100-densenet169-sgdm-tanh-0.1-20@momentum",
         "small-cifar100-dpn26-sgdm-tanh-0.2-10@update",
-        "small-cifar100-googlenet-sgdm-log-0.1-20@gradient",
+        pytest.param("small-cifar100-googlenet-sgdm-log-0.1-20@gradient", marks=pytest.mark.slow),
         "small-cifar100-resnet50-sgdm-log-0.2-10@momentum",
         "small-cifar100-regnetx-200mf-sgdm-arctan-0.1-20@update",
-        "small-cifar100-regnetx-200mf-sgdm-arctan-0.2-10@gradient+control",
+        pytest.param(
+            "small-cifar100-regnetx-200mf-sgdm-arctan-0.2-10@gradient+control",
+            marks=pytest.mark.slow,
+        ),
         # Table III
-        "small-cifar100-resnet34-adam",
+        pytest.param("small-cifar100-resnet34-adam", marks=pytest.mark.slow),
         "small-cifar100-preact-resnet34-adam-arctan-0.1-20@gradient",
-        "small-cifar100-resnet50-adam-arctan-0.2-10@gradient",
-        "small-cifar100-preact-resnet50-adam-arctan-0.1-20@gradient+control",
+        pytest.param("small-cifar100-resnet50-adam-arctan-0.2-10@gradient", marks=pytest.mark.slow),
+        pytest.param(
+            "small-cifar100-preact-resnet50-adam-arctan-0.1-20@gradient+control",
+            marks=pytest.mark.slow,
+        ),
         # Table I
-        "small-imagenet-resnet18-sgdm",
+        pytest.param("small-imagenet-resnet18-sgdm", marks=pytest.mark.slow),
         "small-imagenet-resnet34-sgdm-clip-value-0.1",
         "small-imagenet-resnet50-sgdm-clip-norm-0.1",
-        "small-imagenet-se-resnet18-sgdm-arctan-0.1-20@momentum",
-        "small-imagenet-se-resnet34-sgdm-arctan-0.2-10@update",
+        pytest.param(
+            "small-imagenet-se-resnet18-sgdm-arctan-0.1-20@momentum", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "small-imagenet-se-resnet34-sgdm-arctan-0.2-10@update", marks=pytest.mark.slow
+        ),
         "small-imagenet-se-resnet50-sgdm-arctan-0.1-20@gradient",
     ],
 )
@@ -94,7 +104,7 @@ def test_cifar10(name, cifar10, tmp_path):
     "name",
     [
         "imagenet-se-resnet18-sgdm-arctan-0.1-20@momentum",
-        "imagenet-resnet34-sgdm-clip-value-0.1",
+        pytest.param("imagenet-resnet34-sgdm-clip-value-0.1", marks=pytest.mark.slow),
     ],
 )
 def test_imagenet_in_mixed_precision(name, data_dir, tmp_path):
