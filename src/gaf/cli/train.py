@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -145,6 +146,8 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
                 file=sys.stderr,
             )
         return 128 + stopped.number
+    except KeyboardInterrupt:  # a second Ctrl-C, or one before the training had begun
+        return 128 + signal.SIGINT
     except run.DiskFull as full:
         print(f"gaf: {full}", file=sys.stderr)
         return 1

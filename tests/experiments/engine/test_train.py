@@ -177,6 +177,30 @@ def test_a_damaged_checkpoint_costs_time_and_nothing_else(finished, tmp_path):
     assert_same_run(finished.folder, tmp_path)
 
 
+def test_a_start_that_was_killed_at_any_write_can_begin_again(tmp_path, monkeypatch):
+    from gaf.experiments.engine import files
+
+    class Killed(BaseException):
+        pass
+
+    replace = os.replace
+    for writes in range(1, 3):  # config.json, environment.json
+        done = []
+
+        def killed(*args, done=done, writes=writes):
+            replace(*args)
+            done.append(args)
+            if len(done) == writes:
+                raise Killed
+
+        folder = tmp_path / str(writes)
+        with monkeypatch.context() as patch:
+            patch.setattr(files.os, "replace", killed)
+            with pytest.raises(Killed):
+                train(tiny_config("epochs=1"), folder)
+        assert train(tiny_config("epochs=1"), folder).steps == 5
+
+
 def test_records_that_were_cut_are_a_sentence(tmp_path):
     with pytest.raises(Interrupted):
         train(tiny_config(), tmp_path, progress=Kick(8))
@@ -307,15 +331,36 @@ def test_fp16_skips_a_step_that_overflows(tmp_path, monkeypatch):
     assert last_checkpoint(tmp_path)["scaler"]["scale"] == 32768.0
 
 
-def test_channels_last_and_compile_are_options(tmp_path):
-    result = train(tiny_config("channels_last=true", "epochs=1"), tmp_path)
-    assert result.steps == 5
+def test_channels_last_reaches_the_model(tmp_path, monkeypatch):
+    built, build = [], Tiny.build_model
+
+    def with_a_convolution(self):
+        model = build(self)
+        model.register_module("unused", torch.nn.Identity())
+        model.unused.weight = torch.nn.Parameter(torch.randn(4, 4, 3, 3))
+        built.append(model)
+        return model
+
+    monkeypatch.setattr(Tiny, "build_model", with_a_convolution)
+    for wanted in (True, False):
+        train(
+            tiny_config(f"channels_last={str(wanted).lower()}", "epochs=1"), tmp_path / str(wanted)
+        )
+        weight = built[-1].unused.weight
+        assert weight.is_contiguous(memory_format=torch.channels_last) == wanted
 
 
-def test_a_function_of_the_users_own_trains(tmp_path):
-    assert gaf.parse("log(0.1, 20)").slope == 2
-    result = train(tiny_config("optimizer.activation=log(0.1, 20)"), tmp_path)
-    assert result.final["loss"] < 2.5
+@pytest.mark.slow
+def test_a_compiled_model_trains_and_resumes(tmp_path):
+    config = tiny_config("compile=true")
+    with pytest.raises(Interrupted):
+        train(config, tmp_path / "compiled", progress=Kick(7))
+    compiled = train(config, tmp_path / "compiled")
+    plain = train(tiny_config(), tmp_path / "plain")
+    assert compiled.final["loss"] == pytest.approx(plain.final["loss"], rel=1e-4)
+    assert last_checkpoint(tmp_path / "compiled")["model"].keys() == (
+        last_checkpoint(tmp_path / "plain")["model"].keys()
+    )
 
 
 def test_placements_differ(tmp_path):

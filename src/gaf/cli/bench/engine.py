@@ -27,7 +27,7 @@ from gaf.cli.bench.timing import collect, ratio, spread
 
 LIMIT = 0.95  # of the bare loop's images a second
 BATCH, CLASSES, TRAIN, TEST = 128, 10, 1280, 128
-PHOTOS_BATCH, PHOTOS_TRAIN, PHOTOS_TEST, SIZE, WORKERS = 32, 256, 64, 64, 2
+PHOTOS_BATCH, PHOTOS_TRAIN, PHOTOS_TEST, SIZE, WORKERS = 32, 384, 64, 64, 2
 RULE = {"lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "activation": "arctan(0.1, 20)"}
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
 

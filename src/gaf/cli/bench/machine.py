@@ -57,7 +57,8 @@ class Others:
             return None
         busy = user + nice + system + sum(rest)
         own = os.times()
-        return (busy + idle + wait) / tick, busy / tick, own.user + own.system
+        mine = own.user + own.system + own.children_user + own.children_system  # workers, once ended
+        return (busy + idle + wait) / tick, busy / tick, mine
 
 
 def label(about: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ with the checksum of each part. The run folder must be seen by all processes.
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import shutil
 import warnings
@@ -135,7 +136,15 @@ def verify(path: Path) -> list[Path]:
 
 
 def load(path: Path, rank: int = 0) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """State with whole tensors, and what process ``rank`` had for itself (None where it did not exist)."""
-    parts = [torch.load(part, map_location="cpu", weights_only=True) for part in verify(path)]
-    state = put_together(parts[0]["state"], [part["pieces"] for part in parts])
+    """State with whole tensors, and what process ``rank`` had for itself (None where it did not exist).
+
+    The checksums are :func:`verify`'s to compare; here nothing but tensors and plain values is accepted.
+    """
+    found = sorted(path.glob("part-*.pt"), key=lambda part: int(part.stem.removeprefix("part-")))
+    try:
+        parts = [torch.load(part, map_location="cpu", weights_only=True) for part in found]
+        state = put_together(parts[0]["state"], [part["pieces"] for part in parts])
+    except (pickle.UnpicklingError, RuntimeError, LookupError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Damaged(f"the checkpoint {path} cannot be read: {reason}") from error
     return state, parts[rank]["own"] if rank < len(parts) else None

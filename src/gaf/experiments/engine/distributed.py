@@ -91,12 +91,13 @@ def _has_mps() -> bool:
     return torch.backends.mps.is_available()
 
 
-def anyone(fabric: Fabric, mine: bool) -> bool:
-    """Whether any process says yes."""
+def highest(fabric: Fabric, mine: int) -> int:
+    """The highest number of all processes."""
     if fabric.world_size == 1:
         return mine
-    flag = torch.tensor(float(mine), device=fabric.device)
-    return fabric.all_reduce(flag, reduce_op="sum").item() > 0  # type: ignore[union-attr]
+    number = torch.tensor(mine, device=fabric.device)
+    torch.distributed.all_reduce(number, torch.distributed.ReduceOp.MAX)
+    return int(number.item())
 
 
 def everyones(fabric: Fabric, mine: Any) -> list[Any]:

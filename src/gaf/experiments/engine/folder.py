@@ -79,6 +79,8 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def begin(folder: Path, config: RunConfig, facts: dict[str, Any]) -> None:
     """Write config and environment, or note that the run goes on; the data must be the same."""
     folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / CONFIG).is_file():  # first: with it the folder counts as a run
+        write_json(folder / CONFIG, config.model_dump(mode="json"))
     path = folder / ENVIRONMENT
     if path.is_file():
         first = json.loads(path.read_text("utf-8"))
@@ -90,8 +92,6 @@ def begin(folder: Path, config: RunConfig, facts: dict[str, Any]) -> None:
         write_json(path, first)
     else:
         write_json(path, {**facts, "resumed": []})
-    if not (folder / CONFIG).is_file():  # last: with it the folder counts as a run
-        write_json(folder / CONFIG, config.model_dump(mode="json"))
 
 
 def recorded_threads(folder: Path) -> int | None:
@@ -115,6 +115,8 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(f"another process is training in {folder}") from None
+        except OSError:  # a file system without locks
+            pass
         yield
     finally:
         os.close(handle)

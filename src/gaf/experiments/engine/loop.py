@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from gaf.experiments.engine import rng, schedule
-from gaf.experiments.engine.distributed import anyone, gather_rows
+from gaf.experiments.engine.distributed import gather_rows, highest
 from gaf.experiments.engine.optimizers import clip
 from gaf.experiments.engine.sampler import Part, evaluation_indices
 from gaf.experiments.engine.signals import Interrupted
@@ -126,8 +126,9 @@ def evaluate(run: Run) -> None:
     with torch.no_grad(), rng.untouched():
         stream = source.batches(indices, seed=run.config.seed, epoch=0, device=fabric.device)
         gather = partial(gather_rows, fabric, samples=len(source))
-        found = run.task.evaluate(run.model, interruptible(run, stream), gather)
+        metrics = run.task.evaluate(run.model, interruptible(run, stream), gather)
     run.model.train()
+    found = {name: float(value) for name, value in metrics.items()}
     score = run.task.score_of(found)
     state.test, state.evaluated, run.saved = found, state.step, False
     run.write("test", state.step, {"epoch": run.epoch, **found})
@@ -155,5 +156,6 @@ def diverge(run: Run, reason: str) -> None:
 
 def stop_if_asked(run: Run) -> None:
     """End the run here, all processes together."""
-    if anyone(run.fabric, run.wish.number != 0):
-        raise Interrupted(run.folder, run.state.step, run.wish.number)
+    number = highest(run.fabric, run.wish.number)  # it may have reached one of them only
+    if number:
+        raise Interrupted(run.folder, run.state.step, number)

@@ -1,0 +1,149 @@
+"""The built-in task measures what it says, and misfits are sentences."""
+
+import pytest
+import torch
+from torch import nn
+
+from gaf.experiments.engine.config import TaskConfig
+from gaf.experiments.tasks import Task, load_task
+
+
+def digits(**changes):
+    return load_task(TaskConfig(**{"data": "digits", "model": "digits-cnn", **changes}))
+
+
+def batches(source, count=None, size=50):
+    indices = torch.arange(count or len(source)).split(size)
+    return source.batches(indices, seed=0, epoch=0, device=torch.device("cpu"))
+
+
+class Fixed(nn.Module):
+    """Logits that do not depend on the images."""
+
+    def __init__(self, logits):
+        super().__init__()
+        self.logits = nn.Parameter(torch.tensor(logits))
+
+    def forward(self, images):
+        return self.logits.expand(len(images), -1)
+
+
+def test_top1_and_top5_are_shares_of_the_test_set():
+    task = digits()
+    labels = task.test_source().targets  # type: ignore[attr-defined]
+    guess_3_then_0_to_4 = Fixed([4.0, 3.0, 2.0, 5.0, 1.0, 0.0, 0.0, 0.0, 0.0, -1.0])
+    found = task.evaluate(guess_3_then_0_to_4, batches(task.test_source()))
+    assert found["top1"] == pytest.approx((labels == 3).double().mean().item())
+    assert found["top5"] == pytest.approx((labels < 5).double().mean().item())
+    log_softmax = torch.log_softmax(guess_3_then_0_to_4.logits, 0)
+    assert found["loss"] == pytest.approx(-log_softmax[labels].mean().item())
+
+
+def test_fewer_classes_than_five():
+    task = digits()
+    outcome = task.outcomes(Fixed([0.0, 1.0]), (torch.zeros(4, 1), torch.tensor([0, 1, 0, 1])))
+    assert outcome["top1"].tolist() == [False, True, False, True]
+    assert outcome["top5"].all()
+
+
+def test_label_smoothing_is_for_training_only():
+    model, batch = Fixed([1.0, 0.0, 2.0]), (torch.zeros(2, 1), torch.tensor([2, 0]))
+    plain, smooth = digits(), digits(label_smoothing=0.1)
+    expected = nn.functional.cross_entropy(model(batch[0]), batch[1], label_smoothing=0.1)
+    assert torch.equal(smooth.loss(model, batch), expected)
+    assert not torch.equal(smooth.loss(model, batch), plain.loss(model, batch))
+    assert torch.equal(smooth.outcomes(model, batch)["loss"], plain.outcomes(model, batch)["loss"])
+
+
+def test_augment_is_for_training_only(data_dir):
+    options = {"augment": True, "limit": 50, "root": str(data_dir)}
+    task = digits(data="cifar100", data_options=options)
+    assert task.train_source().augment is not None  # type: ignore[attr-defined]
+    assert task.test_source().augment is None  # type: ignore[attr-defined]
+    assert len(task.train_source()) == 50
+
+
+def test_sources_are_loaded_once():
+    task = digits()
+    assert task.train_source() is task.train_source()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"kind": "clasification"}, "did you mean 'classification'"),
+        ({"model": "digits-cn"}, "did you mean 'digits-cnn'"),
+        ({"model_options": {"dept": 3}, "model": "mlp"}, "did you mean 'depth'"),
+        ({"data_options": {"limits": 3}}, "did you mean 'limit'"),
+        ({"data_options": {"split": "train"}}, "unknown option 'split'"),
+    ],
+)
+def test_unknown_names_are_sentences(changes, says):
+    with pytest.raises(ValueError, match=says):
+        digits(**changes).build_model()
+
+
+def test_a_model_that_does_not_take_the_images_is_a_sentence():
+    task = digits(model="mlp", model_options={"size": 9})
+    with pytest.raises(ValueError, match=r"mlp and digits do not fit: for images of \(1, 8, 8\)"):
+        task.check(task.build_model())
+
+
+def test_a_model_with_other_outputs_is_a_sentence():
+    model = Fixed([0.0] * 7)
+    model.train()
+    with pytest.raises(ValueError, match=r"gives \(2, 7\), not \(2, 10\)"):
+        digits().check(model)
+    assert model.training
+
+
+def test_the_check_leaves_no_trace():
+    task = digits()
+    model = task.build_model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    task.check(model)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+
+
+class Line(Task):
+    score = "loss"
+
+    def train_source(self):
+        return Pairs()
+
+    def loss(self, model, batch):
+        x, y = batch
+        return (model(x) - y).square().mean()
+
+
+class Pairs:
+    def __len__(self):
+        return 3
+
+    def batches(self, indices, **_):
+        for index in indices:
+            yield index.float()[:, None], 2 * index.float()[:, None]
+
+
+def test_by_default_the_loss_is_measured_sample_by_sample():
+    model = nn.Linear(1, 1)
+    nn.init.ones_(model.weight)
+    nn.init.zeros_(model.bias)
+    found = Line().evaluate(model, batches(Pairs(), 3, size=2))
+    assert found == {"loss": pytest.approx((0 + 1 + 4) / 3)}
+
+
+def test_by_default_a_misfit_is_found_by_the_loss():
+    with pytest.raises(ValueError, match="do not fit"):
+        Line().check(nn.Linear(2, 1))
+    Line().check(nn.Linear(1, 1))
+
+
+def test_better_is_higher_or_lower():
+    task = Line()
+    assert task.is_better(2.0, 1.0)
+    task.higher_is_better = False  # type: ignore[misc]
+    assert task.is_better(1.0, 2.0)
+    with pytest.raises(ValueError, match="scored by 'loss', but measures top1"):
+        task.score_of({"top1": 1.0})
