@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import gaf
+from gaf.cli.bench.memory import allocations
 from gaf.kernels import native
 from gaf.optim import rules
 from gaf.optim.select import implementation
@@ -385,3 +387,53 @@ def test_the_reference_is_what_is_meant():
     native.sgd([w], [g], [None], "arctan", (0.1, 20.0), **PLAIN)
     assert velocity == g
     assert w.item() == pytest.approx(1 - 0.1 * 0.1 * 0.7853981633974483, rel=1e-7)
+
+
+@pytest.mark.parametrize("isa", native.INSTRUCTION_SETS)
+def test_the_streaming_pass_changes_nothing_but_reads_all(isa, monkeypatch):
+    """What it measures is the traffic of a step: every value is read (NaN shows it) and stays."""
+    monkeypatch.setenv("GAF_ISA", isa)
+    ws, gs, vs, ms = ([torch.randn(n) for n in (0, 1, 31, 64, 40_003)] for _ in range(4))
+    before = [t.clone() for t in (*ws, *gs, *vs, *ms)]
+    native.stream(ws, gs, vs)
+    native.stream(ws, gs, vs, ms)
+    after = [*ws, *gs, *vs, *ms]
+    assert all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
+    for g in gs:
+        g.fill_(math.nan)
+    native.stream(ws, gs, vs, ms)
+    assert all(t.isnan().all() for t in (*ws, *vs, *ms))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_steps_of_adam_count_as_in_torch(dtype):
+    """In one native call where they are float32, by torch where they are not; autograd sees the change."""
+    counts = [torch.tensor(float(n), dtype=dtype) for n in (0, 7, 2**24 - 2)]
+    ws, gs, ms, vs = ([torch.ones(3) for _ in counts] for _ in range(4))
+    versions = [t._version for t in counts]
+    hyper = {"lr": 0.1, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.0}
+    hyper |= {"decoupled_weight_decay": False, "maximize": False}
+    native.adam(ws, gs, ms, vs, [], counts, "arctan", (0.1, 20.0), **hyper)
+    assert [t.item() for t in counts] == [1, 8, 2**24 - 1]
+    assert all(t._version > v for t, v in zip(counts, versions, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (gaf.Adam, {}),
+        *(
+            (gaf.SGD, {"momentum": 0.9, "nesterov": nesterov, "placement": placement})
+            for nesterov in (False, True)
+            for placement in gaf.PLACEMENTS
+        ),
+    ],
+)
+def test_foreach_holds_one_intermediate_list(kind, more):
+    params = [torch.randn(1000, requires_grad=True) for _ in range(40)]
+    for p in params:
+        p.grad = torch.randn_like(p)
+    opt = kind(params, weight_decay=0.1, activation="arctan", foreach=True, **more)
+    opt.step()  # makes the state
+    one_list, working = 40 * 4000, 5 * 4000  # f works on one tensor at a time
+    assert allocations(opt.step).peak <= one_list + working
