@@ -20,6 +20,10 @@ NEAR = 0.95  # within 5 %: of the line slope * g ("linear"), of the bound ("satu
 # What is counted, over the finite elements that are not 0.
 SHARES = ("linear", "enlarged", "restrained", "saturated")
 
+# A histogram has this many bins a decade, over all that single precision can hold.
+BINS_A_DECADE = 4
+LOWEST, HIGHEST = -45, 39  # as powers of 10; what lies beyond is counted at the ends
+
 
 class Monitor:
     """Records what f sees: its largest input, quantiles, and how it treats the elements.
@@ -36,7 +40,10 @@ class Monitor:
             :func:`gaf.activate_grad_`, which takes ``monitor=``.
         every: observe each ``every``-th step.
         quantiles: which quantiles, between 0 and 1.
-        sample: quantiles are estimated from about this many elements, evenly spaced.
+        sample: quantiles and histograms are of about this many elements, evenly spaced.
+        histogram: also record a ``histogram`` of the absolute inputs, four bins a decade: from the
+            logarithm (to base 10) of a bin's lower edge, as text, to its share of the finite elements
+            that are not 0. Empty bins are left out.
 
     Example:
         >>> import gaf, torch
@@ -59,6 +66,7 @@ a learning rate times 2.
         every: int = 1,
         quantiles: Sequence[float] = (0.01, 0.5, 0.99, 0.999),
         sample: int = 65536,
+        histogram: bool = False,
     ) -> None:
         if not isinstance(every, int) or every < 1:
             raise ValueError(f"every must be a whole number of at least 1, got {every}")
@@ -69,6 +77,7 @@ a learning rate times 2.
         self.every = every
         self.quantiles = tuple(quantiles)
         self.sample = sample
+        self.histogram = histogram
         self._steps = 0
         self._records: list[dict[str, Any]] = []
         self._pending: list[tuple[dict[str, Any], Tensor]] = []
@@ -125,7 +134,7 @@ a learning rate times 2.
             "slope": f.slope,
             "meaning": meaning,
         }
-        figures = _figures(f, inputs, self.quantiles, self.sample, skipped)
+        figures = _figures(f, inputs, self.quantiles, self.sample, self.histogram, skipped)
         self._pending.append((head, figures))
 
     @property
@@ -140,11 +149,12 @@ a learning rate times 2.
 
     def _record(self, head: dict[str, Any], figures: list[float]) -> dict[str, Any] | None:
         skipped, elements, nonfinite, zeros, *counts = figures[: 4 + len(SHARES)]
-        largest, *quantiles = figures[4 + len(SHARES) :]
+        largest, *rest = figures[4 + len(SHARES) :]
         if skipped:
             return None
         alive = elements - nonfinite - zeros
-        return {
+        quantiles, bins = rest[: len(self.quantiles)], rest[len(self.quantiles) :]
+        record = {
             **head,
             "elements": int(elements),
             "zeros": int(zeros),
@@ -156,6 +166,9 @@ a learning rate times 2.
                 for name, count in zip(SHARES, counts, strict=True)
             },
         }
+        if self.histogram:
+            record["histogram"] = _shares_of_bins(bins)
+        return record
 
     @property
     def latest(self) -> dict[int, dict[str, Any]]:
@@ -217,11 +230,39 @@ def _json_number(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _shares_of_bins(counts: list[float]) -> dict[str, float]:
+    """Each bin's share, by its lower edge.
+
+    Example:
+        >>> counts = [0.0] * 336
+        >>> counts[160:162] = [1.0, 3.0]
+        >>> _shares_of_bins(counts)
+        {'-5': 0.25, '-4.75': 0.75}
+    """
+    total = sum(counts)
+    return {
+        f"{LOWEST + i / BINS_A_DECADE:g}": count / total
+        for i, count in enumerate(counts)
+        if count
+    }
+
+
+def _histogram(a: Tensor) -> Tensor:
+    """How many of the absolute values lie in each bin; NaN and 0 in none."""
+    bins = BINS_A_DECADE * (HIGHEST - LOWEST)
+    alive = a > 0  # NaN is not
+    place = BINS_A_DECADE * (torch.where(alive, a, 1.0).log10() - LOWEST)
+    index = place.floor().long().clamp(0, bins - 1)
+    # index_add_ and not bincount or a mask: those would wait for the device
+    return torch.zeros(bins, dtype=a.dtype, device=a.device).index_add_(0, index, alive.to(a.dtype))
+
+
 def _figures(
     f: Activation,
     inputs: Iterable[Tensor],
     quantiles: tuple[float, ...],
     sample: int,
+    histogram: bool,
     skipped: Tensor | None,
 ) -> Tensor:
     """All figures of one record in one tensor, on the device of the inputs."""
@@ -257,8 +298,9 @@ def _figures(
         )
         samples.append(torch.where(finite, a, math.nan)[::stride].double())
     wanted = torch.tensor(quantiles, dtype=torch.float64, device=device)
-    found = torch.cat(samples) if samples else torch.zeros(0, dtype=torch.float64)
+    found = torch.cat(samples) if samples else torch.zeros(0, dtype=torch.float64, device=device)
     estimates = (
         torch.nanquantile(found, wanted) if found.numel() else torch.full_like(wanted, math.nan)
     )
-    return torch.cat([counts, largest[None], estimates])
+    parts = [counts, largest[None], estimates, *([_histogram(found)] if histogram else [])]
+    return torch.cat(parts)

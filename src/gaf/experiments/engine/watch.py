@@ -23,7 +23,7 @@ def watching(run: Run) -> Iterator[None]:
         yield
         return
     optimizer = run.optimizer.optimizer
-    monitor = gaf.Monitor(optimizer, quantiles=())
+    monitor = gaf.Monitor(optimizer, quantiles=(), histogram=True)
     try:
         yield
     finally:
@@ -42,12 +42,18 @@ def together(records: tuple[dict[str, Any], ...]) -> dict[str, Any]:
 
     Example:
         >>> half = dict(group=0, max=1.0, elements=10, zeros=0, nonfinite=0, linear=1.0, enlarged=1.0)
-        >>> half |= dict(restrained=0.0, saturated=0.0)
+        >>> half |= dict(restrained=0.0, saturated=0.0, histogram={"-3": 1.0})
         >>> together((half, {**half, "max": 2.0, "zeros": 10, "linear": 0.0}))["linear"]
         1.0
     """
     alive = [each["elements"] - each["zeros"] - each["nonfinite"] for each in records]
     total = max(1, sum(alive))
+    edges = {edge for each in records for edge in each["histogram"]}
+
+    def share(edge: str) -> float:
+        parts = (each["histogram"].get(edge, 0.0) for each in records)
+        return sum(n * part for n, part in zip(alive, parts, strict=True)) / total
+
     return {
         "group": records[0]["group"],
         "max": max(each["max"] for each in records),
@@ -56,4 +62,5 @@ def together(records: tuple[dict[str, Any], ...]) -> dict[str, Any]:
             name: sum(n * each[name] for n, each in zip(alive, records, strict=True)) / total
             for name in SHARES
         },
+        "histogram": {edge: float(f"{share(edge):.4g}") for edge in sorted(edges, key=float)},
     }
