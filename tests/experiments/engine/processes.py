@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -28,8 +29,14 @@ def arguments(folder: Path, *changes: str, options: dict[str, object] | None = N
     ]
 
 
+def hear_ctrl_c() -> None:
+    """A shell's `&` makes what it starts deaf to it, and the tests may run in one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(args: list[str], **options: object) -> subprocess.Popen[str]:
     """`gaf ARGS` in the background."""
+    options = {"preexec_fn": hear_ctrl_c, **options}
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "gaf.cli", *args],
         env=ENVIRONMENT,

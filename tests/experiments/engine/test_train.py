@@ -157,6 +157,14 @@ def test_interrupted_in_an_evaluation(finished, tmp_path, monkeypatch):
     assert_same_run(finished.folder, tmp_path)
 
 
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert train(tiny_config(), tmp_path, progress=Kick(3)).steps == 15
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_signal_handlers_threads_and_random_states_come_back(tmp_path):
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     threads, state = torch.get_num_threads(), torch.get_rng_state()

@@ -113,7 +113,7 @@ def gather_rows(fabric: Fabric, rows: dict[str, Tensor], samples: int) -> dict[s
     """Rows of :func:`sampler.evaluation_indices` from all processes: each sample once, in the set's order."""
     if fabric.world_size == 1:
         return rows
-    found = {}
+    found = dict(rows)  # in the task's order; the processes talk in that of the names
     for name in sorted(rows):
         mine = rows[name].contiguous()
         # gloo has no booleans

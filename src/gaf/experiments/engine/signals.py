@@ -29,7 +29,8 @@ class Wish:
 def listening() -> Iterator[Wish]:
     """Note signals instead of dying by them; a second Ctrl-C means at once.
 
-    Only the main thread may do so: elsewhere the wish stays empty.
+    Only the main thread may do so: elsewhere the wish stays empty. A signal that is ignored stays so: a
+    shell starts `command &` deaf to Ctrl-C.
     """
     wish = Wish()
     if threading.current_thread() is not threading.main_thread():
@@ -41,7 +42,8 @@ def listening() -> Iterator[Wish]:
             raise KeyboardInterrupt
         wish.number = number
 
-    before = {number: signal.signal(number, note) for number in SIGNALS}
+    heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in heard}
     try:
         yield wish
     finally:
