@@ -134,6 +134,7 @@ MISTAKES = {
     ),
     "no run": (["train", "--resume", "nowhere"], "holds no run"),
     "resume and a name": (["train", "digits-cnn-sgdm", "--resume", "x"], "give no name"),
+    "resume and a folder": (["train", "--resume", "x", "--out", "y"], "or --out"),
     "wrong shapes": ([*DIGITS, "--set", "task.model=mlp", "--set", "task.model_options={}",
                       "--set", "task.model_options.size=9"], "do not fit"),
     "a folder in a file": ([*DIGITS, "--out", "my_module.py/run"], "my_module.py"),

@@ -57,7 +57,7 @@ def train(
     try:
         if show_list:
             return _list(as_json)
-        config = _config(name, changes or [], seed, task, resume)
+        config = _config(name, changes or [], seed, task, resume, out)
         folder = resume or out or Path("runs") / f"{config.name}-seed{config.seed}"
         return _train(config, folder, as_json)
     except ModuleNotFoundError as error:
@@ -83,7 +83,12 @@ def _list(as_json: bool) -> int:
 
 
 def _config(
-    name: str | None, changes: list[str], seed: int | None, task: str | None, resume: Path | None
+    name: str | None,
+    changes: list[str],
+    seed: int | None,
+    task: str | None,
+    resume: Path | None,
+    out: Path | None,
 ) -> RunConfig:
     """The config that the arguments ask for."""
     from gaf.experiments.engine.folder import read_config
@@ -94,9 +99,9 @@ def _config(
         _check_task(task)
         import_maker(task)  # first: it may register functions that the config names
     if resume is not None:
-        if name is not None or seed is not None:
+        if name is not None or seed is not None or out is not None:
             raise ValueError(
-                "--resume goes on with the config in the folder: give no name, no --seed"
+                "--resume goes on with the run in the folder: give no name, --seed or --out"
             )
         config = read_config(resume)
         kind = config.task.kind

@@ -95,8 +95,8 @@ def settle(run: Run) -> None:
     every = config.evaluate_every * run.sampler.steps
     if state.evaluated < state.step and (ends or (every and state.step % every == 0)):
         evaluate(run)
-    every = config.checkpoint_every
-    if epoch_ends if every is None else ends or state.step % every == 0:
+    every = config.checkpoint_every or run.sampler.steps
+    if ends or state.step % every == 0:
         save(run)
     stop_if_asked(run)
     run.mark = time.perf_counter()
