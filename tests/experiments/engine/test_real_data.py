@@ -50,8 +50,8 @@ def test_interrupted_within_an_epoch_and_resumed(name, data_dir, tmp_path):
 
 
 def test_the_same_bits_twice_on_two_threads(tmp_path):
-    task = {"data": "digits", "model": "digits-cnn", "data_options": {"limit": 300}}
-    digits = config(task, threads=2)
+    task = {"data": "digits", "model": "digits-cnn", "data_options": {"limit": 64}}
+    digits = config(task, threads=2, batch_size=32)
     train(digits, tmp_path / "one")
     train(digits, tmp_path / "two")
     assert_same_run(tmp_path / "one", tmp_path / "two")
