@@ -57,7 +57,9 @@ class Others:
             return None
         busy = user + nice + system + sum(rest)
         own = os.times()
-        mine = own.user + own.system + own.children_user + own.children_system  # workers, once ended
+        mine = (
+            own.user + own.system + own.children_user + own.children_system
+        )  # workers, once ended
         return (busy + idle + wait) / tick, busy / tick, mine
 
 
