@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,6 +62,12 @@ def test_without_arguments_the_command_lists_its_commands():
     done = gaf()
     assert done.returncode == 0
     assert "bench" in done.stdout
+
+
+def test_version():
+    done = gaf("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"gaf \d+\.\d+\.\d+\S*\n", done.stdout)
 
 
 def test_kernels_tells_what_serves_which_dtype(tmp_path):

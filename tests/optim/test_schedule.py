@@ -127,12 +127,15 @@ def test_ramp_by_values():
     assert [line(step) for step in range(6)] == [0.5, 0.75, 1.0, 1.25, 1.5, 1.5]
     down = gaf.Ramp(2.0, 1.0, steps=2)
     assert [down(step) for step in range(4)] == [2.0, 1.5, 1.0, 1.0]
-    wave = gaf.Ramp(0.0, 1.0, steps=4, cosine=True)
-    expected = [(1 - math.cos(math.pi * step / 4)) / 2 for step in range(5)] + [1.0]
-    assert [wave(step) for step in range(6)] == pytest.approx(expected, abs=1e-15)
+    wave = gaf.Ramp(1.0, 2.0, steps=4, cosine=True)
+    assert [wave(step) for step in (0, 2, 4, 5)] == pytest.approx([1.0, 1.5, 2.0, 2.0])
+    assert wave(1) == pytest.approx(1.5 - math.sqrt(2) / 4)
     assert gaf.Ramp(1.0, 2.0, 3) == gaf.Ramp(1.0, 2.0, 3)  # a frozen value
     with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
         gaf.Ramp(1.0, 2.0, steps=0)
+    for start, end in ((0.0, 1.0), (1.0, -2.0), (math.inf, 1.0), (1.0, math.nan)):
+        with pytest.raises(ValueError, match="start and end must be positive and finite"):
+            gaf.Ramp(start, end, steps=3)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -266,7 +269,7 @@ def test_wrong_use_is_refused():
     with pytest.raises(ValueError, match=r"alpha must be positive and finite, got -0\.1"):
         gaf.ParamScheduler(opt, alpha=lambda step: -1.0)
     with pytest.raises(ValueError, match="beta must be positive and finite, got 0"):
-        gaf.ParamScheduler(opt, beta=gaf.Ramp(0.0, 1.0, 3))
+        gaf.ParamScheduler(opt, beta=lambda step: 0.0)
     with pytest.raises(TypeError, match=r"alpha .*function of the step.* got float"):
         gaf.ParamScheduler(opt, alpha=0.5)
     assert gaf.activation_of(opt.param_groups[0]) == F  # nothing has been written

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -17,8 +19,18 @@ app.command()(train)
 app.add_typer(data, name="data")
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"gaf {version('activated-gradients')}")
+        raise typer.Exit
+
+
 @app.callback()
-def gaf() -> None:
+def gaf(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
     """Gradient activation functions for PyTorch."""
 
 

@@ -132,7 +132,7 @@ a learning rate times 2.
             "group": group,
             "function": repr(f),
             "slope": f.slope,
-            "meaning": meaning,
+            "meaning": meaning.format(slope=f"{f.slope:g}"),
         }
         figures = _figures(f, inputs, self.quantiles, self.sample, self.histogram, skipped)
         self._pending.append((head, figures))
@@ -208,8 +208,7 @@ def in_words(record: dict[str, Any]) -> str:
     if record["elements"] == record["zeros"] + record["nonfinite"]:
         return f"{say}there is nothing to act on: all elements are 0, inf or NaN."
     if record["linear"] >= 0.99:
-        meaning = record["meaning"].format(slope=f"{record['slope']:g}")
-        share = _percent(record["linear"])
+        share, meaning = _percent(record["linear"]), record["meaning"]
         return f"{say}{share} of elements are in the linear range: here this is {meaning}."
     return (
         f"{say}{_percent(record['enlarged'])} of elements are enlarged, "
@@ -241,9 +240,7 @@ def _shares_of_bins(counts: list[float]) -> dict[str, float]:
     """
     total = sum(counts)
     return {
-        f"{LOWEST + i / BINS_A_DECADE:g}": count / total
-        for i, count in enumerate(counts)
-        if count
+        f"{LOWEST + i / BINS_A_DECADE:g}": count / total for i, count in enumerate(counts) if count
     }
 
 

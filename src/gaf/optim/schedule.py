@@ -36,6 +36,9 @@ class Ramp:
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise ValueError(f"steps must be at least 1, got {self.steps}")
+        for end in (self.start, self.end):
+            if not 0 < end < math.inf:  # f's parameters are positive and finite
+                raise ValueError(f"start and end must be positive and finite, got {end}")
 
     def __call__(self, step: int) -> float:
         done = min(step / self.steps, 1.0)
