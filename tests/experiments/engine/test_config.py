@@ -132,7 +132,7 @@ def test_the_matched_control_does_what_f_does_where_f_is_a_line(rule):
     assert control.optimizer.activation is None
     assert control.name != config.name
     torch.manual_seed(0)
-    start = 1e-6 * torch.randn(50, dtype=torch.float64)  # f(g) = 2 g (1 - 1e-9) at this size
+    start = 1e-6 * torch.randn(50, dtype=torch.float64)  # f(g) is 2 g to 1e-9 at this size
     grads = 1e-6 * torch.randn(5, 50, dtype=torch.float64)
     found = []
     for each in (config, control):
@@ -143,7 +143,7 @@ def test_the_matched_control_does_what_f_does_where_f_is_a_line(rule):
             opt.step()
         found.append(w.detach() - start)
     apart = (found[0] - found[1]).abs().max() / found[1].abs().max()
-    assert apart < 1e-8
+    assert apart < 1e-8  # observed: 3.5e-9
 
 
 def test_without_an_activation_there_is_no_control():

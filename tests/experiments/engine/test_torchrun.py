@@ -12,7 +12,7 @@ from tests.experiments.engine.tiny import last_checkpoint, metrics
 
 CHANGES = ("epochs=3", "batch_size=16", "accumulate=2", "optimizer.clip_norm=1.0")
 OPTIONS = {"samples": 85, "width": 15}  # the last batch and the rows of weights do not halve
-TOLERANCE = 2e-6  # observed: 3e-7
+TOLERANCE = 2e-6  # observed: 3e-8 in weights, 1.2e-7 in velocities; 3e-7 after 20 epochs
 
 
 @pytest.fixture(scope="module")
