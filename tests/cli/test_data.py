@@ -148,7 +148,7 @@ def test_in_a_process_of_its_own(data_dir):
         env={**os.environ, "GAF_DATA": str(data_dir)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["folder"].startswith(str(data_dir))
