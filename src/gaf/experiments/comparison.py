@@ -1,0 +1,158 @@
+"""What a comparison found, as frozen data: what the table, the page and the JSON file are made of.
+
+It is written as ``comparison.json`` into the comparison's folder, beside ``runs/`` with a folder for each run.
+Curves and gradient statistics stay in the run folders: ``comparison.runs`` names them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
+
+from gaf.experiments.engine import config as configs
+from gaf.experiments.engine.config import Config
+from gaf.experiments.engine.files import number, write_json
+
+COMPARISON = "comparison.json"
+
+Number = Annotated[float, BeforeValidator(number)]  # inf and nan are strings in JSON
+Kind = Literal["baseline", "tuned", "control", "function", "rule"]
+
+
+class Difference(Config):
+    """A setting minus another one, over the seeds on which both ran to the end.
+
+    ``low`` and ``high`` are the ends of the 95 % interval of this difference by itself; ``p_corrected`` allows
+    for all differences of the table. ``seeds_needed`` is None where no number up to 1,000 would do.
+    """
+
+    against: str
+    mean: Number
+    low: Number
+    high: Number
+    p: Number
+    p_corrected: Number
+    n: int
+    seeds_needed: int | None
+    verdict: Literal["better", "worse", "no difference"]
+
+
+class Row(Config):
+    """A setting over all seeds.
+
+    Args:
+        setting: its name.
+        also: other names for the same config, which were asked for too.
+        kind: "function" has an f, "control" is the matched control of one, "rule" is anything else.
+        changes: keys of the config that differ from the baseline's, with their values here.
+        scores: one for each of the comparison's seeds; None where the run failed.
+        mean, std: of the scores there are; None where there are none, or too few.
+        diverged: how many runs did; their scores are the task's worst.
+        failed: seed and error of each run that did.
+        vs_baseline: None for the baseline itself, and where no seed ran in both.
+        control: the setting that is this one's matched control.
+        vs_control: likewise.
+        train_test_gap: test loss - training loss at the end, mean over seeds; None where a task has no loss.
+        seconds_per_step: median over seeds, as measured with other runs beside it.
+        steps_to_baseline: median over seeds of the steps until the test score was at least the
+            baseline's final one on that seed; None where half the seeds never got there.
+        reached: on how many seeds it got there.
+        verdict: against the baseline, in a word.
+        sentence: the verdict to read.
+    """
+
+    setting: str
+    also: tuple[str, ...] = ()
+    kind: Kind
+    changes: dict[str, str]
+    scores: tuple[Number | None, ...]
+    mean: Number | None
+    std: Number | None
+    diverged: int
+    failed: dict[int, str]
+    vs_baseline: Difference | None
+    control: str | None
+    vs_control: Difference | None
+    train_test_gap: Number | None
+    seconds_per_step: Number | None
+    steps_to_baseline: Number | None
+    reached: int
+    verdict: Literal["baseline", "better", "worse", "no difference", "failed"]
+    sentence: str
+
+
+class RunRef(Config):
+    """A run of the comparison: setting and seed, its folder seen from the comparison's, what came of it."""
+
+    setting: str
+    seed: int
+    folder: str
+    status: Literal["finished", "diverged", "failed"]
+    score: Number | None
+    error: str = ""
+
+
+class Tuning(Config):
+    """How the tuned baseline came by its learning rate.
+
+    ``tried`` has the mean score of each factor on ``lr``, over seeds that the table does not use. The
+    score is the test score, as there is no other: that favours the tuned baseline, never a function.
+    """
+
+    seeds: tuple[int, ...]
+    tried: dict[str, Number | None]
+    chosen: str
+
+
+class Comparison(Config):
+    """Everything but the curves.
+
+    ``task`` describes what was trained in a sentence. ``rows`` begin with the baseline. ``environment`` is what
+    the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
+    that differ when the same comparison is made again on the same machine.
+    """
+
+    title: str
+    task: str
+    score_name: str
+    higher_is_better: bool
+    seeds: tuple[int, ...]
+    baseline: str
+    rows: tuple[Row, ...]
+    runs: tuple[RunRef, ...]
+    tuning: Tuning | None
+    command: tuple[str, ...]
+    environment: dict[str, Any]
+    created: str  # ISO 8601, UTC
+
+    def row(self, setting: str) -> Row:
+        """The row of a setting, by any of its names."""
+        for row in self.rows:
+            if setting == row.setting or setting in row.also:
+                return row
+        raise ValueError(f"the comparison {self.title} has no setting {setting!r}")
+
+    def runs_of(self, setting: str) -> tuple[RunRef, ...]:
+        """The runs of a setting, in the order of the seeds."""
+        name = self.row(setting).setting
+        return tuple(run for run in self.runs if run.setting == name)
+
+
+def write(comparison: Comparison, folder: Path) -> Path:
+    """Write it, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / COMPARISON, comparison.model_dump(mode="python"))
+    return folder / COMPARISON
+
+
+def read(folder: Path) -> Comparison:
+    """The comparison in a folder; ValueError says in one sentence what is wrong."""
+    path = folder / COMPARISON
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no comparison: there is no {COMPARISON}")
+    try:
+        return configs.read(path.read_bytes(), Comparison)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
