@@ -26,11 +26,16 @@ def test_help_shows_an_example(capsys):
     assert "Example: gaf train" in capsys.readouterr().out
 
 
-def test_list_names_the_recipes(capsys):
-    assert run(["train", "--list"]) == 0
-    names = capsys.readouterr().out.split()
+def test_list_names_every_recipe_once(capsys):
+    """The plain ones at once, and their variants under each."""
     assert run(["train", "--list", "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) <= set(names)
+    every = json.loads(capsys.readouterr().out)
+    assert run(["train", "--list"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line[:4] == "    "]
+    assert len(lines) + sum(int(line[2]) for line in lines if len(line) > 1) == len(every)
+    assert run(["train", "--list", "digits-cnn"]) == 0
+    found = capsys.readouterr().out.split()[1:]
+    assert found == [name for name in every if name.startswith("digits-cnn")]
 
 
 def test_a_recipe_trains_into_a_folder_named_after_it(capsys, tmp_path):
@@ -108,6 +113,7 @@ DIGITS = ("train", "digits-cnn-sgdm", *QUICK)
 MISTAKES = {
     "nothing": (["train"], "name a recipe"),
     "unknown recipe": (["train", "digits-cnn-sgd"], "did you mean"),
+    "nothing begins so": (["train", "--list", "xyzzy"], "no recipe begins with 'xyzzy'"),
     "unknown recipe, far": (["train", "xyzzy"], "gaf train --list"),
     "unknown key": ([*DIGITS, "--set", "optimizer.lrr=1"], "did you mean 'optimizer.lr'"),
     "unknown option": ([*DIGITS, "--set", "task.model_options.dept=3"], "dept"),

@@ -44,7 +44,9 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Go on with the run in a folder.")
     ] = None,
-    show_list: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
+    show_list: Annotated[
+        bool, typer.Option("--list", help="List the recipes, or those that begin with NAME.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Train a recipe, a task of your own, or go on with a run.
@@ -56,7 +58,7 @@ def train(
     """
     try:
         if show_list:
-            return _list(as_json)
+            return _list(name, as_json)
         config = _config(name, changes or [], seed, task, resume, out)
         folder = resume or out or Path("runs") / f"{config.name}-seed{config.seed}"
         return _train(config, folder, as_json)
@@ -71,14 +73,30 @@ def train(
         raise typer.TyperException(str(error)) from None
 
 
-def _list(as_json: bool) -> int:
+def _list(within: str | None, as_json: bool) -> int:
+    """The recipes that begin so; without a name the plain ones, with the number of their variants."""
     from gaf.experiments import recipes
 
+    found = [name for name in recipes.names() if name.startswith(within or "")]
+    if not found:
+        raise ValueError(
+            f"no recipe begins with {within!r}; gaf train --list shows where they begin"
+        )
     if as_json:
-        print(json.dumps(recipes.names()))
+        print(json.dumps(found))
         return 0
     for heading, group in recipes.groups().items():
-        print(heading, *(f"    {each.name}" for each in group), sep="\n")
+        names = [each.name for each in group if each.name in found]
+        if names:
+            print(heading)
+        for name in names:
+            variants = sum(other.startswith((f"{name}-", f"{name}@")) for other in names)
+            if within is not None:
+                print(f"    {name}")
+            elif not any(name.startswith((f"{other}-", f"{other}@")) for other in names):
+                print(f"    {name:<40} and {variants} variants" if variants else f"    {name}")
+    if within is None:
+        print("\nVariants (functions, clipping, controls) of one: gaf train --list digits-cnn-sgdm")
     return 0
 
 
