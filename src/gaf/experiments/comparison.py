@@ -1,6 +1,6 @@
 """What a comparison found, as frozen data: what the table, the page and the JSON file are made of.
 
-It is written as ``comparison.json`` into the comparison's folder, beside ``runs/`` with a folder for each run.
+It is written as ``comparison.json`` into the comparison's folder, beside ``runs/`` with a folder for each.
 Curves and gradient statistics stay in the run folders: ``comparison.runs`` names them.
 """
 
@@ -24,7 +24,7 @@ Kind = Literal["baseline", "tuned", "control", "function", "rule"]
 class Difference(Config):
     """A setting minus another one, over the seeds on which both ran to the end.
 
-    ``low`` and ``high`` are the ends of the 95 % interval of this difference by itself; ``p_corrected`` allows
+    ``low`` and ``high`` end the 95 % interval of this difference by itself; ``p_corrected`` allows
     for all differences of the table. ``seeds_needed`` is None where no number up to 1,000 would do.
     """
 
@@ -109,7 +109,7 @@ class Tuning(Config):
 class Comparison(Config):
     """Everything but the curves.
 
-    ``task`` describes what was trained in a sentence. ``rows`` begin with the baseline. ``environment`` is what
+    ``task`` says in a sentence what was trained. ``rows`` begin with the baseline. ``environment`` is what
     the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
     that differ when the same comparison is made again on the same machine.
     """

@@ -100,6 +100,7 @@ def test_every_key_can_be_set_to_what_it_is():
         {"placement": "gradient"},
         {"name": "adam", "placement": "update", "activation": "tanh"},
         {"clip_value": 1.0, "clip_norm": 1.0},
+        {"clip_norm": 1.0, "normalize": 1.0},
         {"activation": "nothing"},
     ],
 )

@@ -66,7 +66,9 @@ class TaskConfig(Config):
 class OptimizerConfig(Config):
     """The update rule. A key that the rule does not have (betas of SGD) keeps its default.
 
-    ``activation`` is written as :func:`gaf.parse` reads it. Clipping, by value or by norm, comes before it.
+    ``activation`` is written as :func:`gaf.parse` reads it. Before it comes what else is done to gradients:
+    ``centralize`` takes from each output's weights the mean of their gradient (Yong et al., 2020), clipping
+    is by value or by norm, ``normalize`` gives all gradients together this very norm.
     """
 
     name: Literal["sgd", "adam", "adamw"] = "sgd"
@@ -82,6 +84,8 @@ class OptimizerConfig(Config):
     placement: Literal["gradient", "momentum", "update"] | None = None
     clip_value: Positive | None = None
     clip_norm: Positive | None = None
+    normalize: Positive | None = None
+    centralize: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> OptimizerConfig:
@@ -103,8 +107,8 @@ class OptimizerConfig(Config):
             raise ValueError(f"{self.name} takes placement='gradient' only")
         if self.placement == "momentum" and self.momentum == 0:
             raise ValueError("placement='momentum' needs a momentum above 0")
-        if self.clip_value is not None and self.clip_norm is not None:
-            raise ValueError("set clip_value or clip_norm, not both")
+        if [self.clip_value, self.clip_norm, self.normalize].count(None) < 2:
+            raise ValueError("set one of clip_value, clip_norm and normalize, not two")
         return self
 
     @property

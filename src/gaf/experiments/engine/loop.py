@@ -18,7 +18,7 @@ import torch
 
 from gaf.experiments.engine import rng, schedule
 from gaf.experiments.engine.distributed import gather_rows, highest
-from gaf.experiments.engine.optimizers import clip
+from gaf.experiments.engine.optimizers import treat_gradients
 from gaf.experiments.engine.sampler import Part, evaluation_indices
 from gaf.experiments.engine.signals import Interrupted
 from gaf.experiments.engine.state import Run, save
@@ -63,7 +63,7 @@ def train_step(run: Run, parts: list[Part], stream: Iterator[Any]) -> None:
             loss = run.task.loss(run.model, batch) * part.weight
             run.fabric.backward(loss)
         run.loss_sum += loss.detach()
-    clip(run.fabric, run.config.optimizer, run.model, run.optimizer)
+    treat_gradients(run.fabric, run.config.optimizer, run.model, run.optimizer)
     with watching(run):
         run.optimizer.step()
     run.optimizer.zero_grad()
