@@ -74,6 +74,10 @@ def test_sources_are_loaded_once():
         ({"kind": "clasification"}, "did you mean 'classification'"),
         ({"model": "digits-cn"}, "did you mean 'digits-cnn'"),
         ({"model_options": {"dept": 3}, "model": "mlp"}, "did you mean 'depth'"),
+        (
+            {"model_options": {"classes": 3}, "model": "mlp"},
+            "the data decide the number of classes",
+        ),
         ({"data_options": {"limits": 3}}, "did you mean 'limit'"),
         ({"data_options": {"split": "train"}}, "unknown option 'split'"),
     ],

@@ -56,6 +56,10 @@ class Classification(Task):
         from gaf.experiments import models
 
         source, options = self.train_source(), dict(self.config.model_options)
+        if "classes" in options:
+            raise ValueError(
+                f"the data decide the number of classes; {self.config.model} takes none"
+            )
         shape = {"in_channels": source.shape[0]} if len(source.shape) == 3 else {}
         return models.build(self.config.model, classes=len(source.classes), **{**shape, **options})
 
