@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 
+class DiskFull(OSError):
+    """There was no room for a record or a checkpoint; the checkpoints before are whole."""
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder last; where folders cannot be opened, the system does so by itself."""
     try:

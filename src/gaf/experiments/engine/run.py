@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import json
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -16,40 +14,17 @@ from gaf.experiments.engine import checkpoint, environment, rng
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.distributed import make_fabric
-from gaf.experiments.engine.files import number, write_json
+from gaf.experiments.engine.files import DiskFull, write_json
 from gaf.experiments.engine.loop import fit
 from gaf.experiments.engine.optimizers import make_optimizer
 from gaf.experiments.engine.progress import Progress
+from gaf.experiments.engine.result import Result, read_result
 from gaf.experiments.engine.sampler import Sampler
 from gaf.experiments.engine.signals import Wish, listening
 from gaf.experiments.engine.state import CHECKPOINTS, Run, go_on
 from gaf.experiments.tasks import Task, load_task
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class DiskFull(OSError):
-    """There was no room for a record or a checkpoint; the checkpoints before are whole."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came of a run.
-
-    ``final`` and ``best`` are the metrics on the test set at the end and at the best score (with its
-    step). A run that ``diverged`` has the task's worst score. ``score`` is ``final[score_name]``.
-    """
-
-    name: str
-    score_name: str
-    score: float
-    higher_is_better: bool
-    final: dict[str, float]
-    best: dict[str, float]
-    diverged: bool
-    steps: int
-    seconds_per_step: float
-    folder: Path
 
 
 def train(
@@ -143,17 +118,6 @@ def _result(run: Run) -> Result:
         seconds_per_step=state.seconds / max(1, state.step),
         folder=run.folder,
     )
-
-
-def read_result(folder: Path) -> Result:
-    """The result of a finished run."""
-    path = folder / folders.FINISHED
-    if not path.is_file():
-        raise ValueError(f"the run in {folder} is not finished: there is no {folders.FINISHED}")
-    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    for key in ("final", "best"):
-        found[key] = {name: number(value) for name, value in found[key].items()}
-    return Result(**{**found, "score": number(found["score"]), "folder": folder})
 
 
 def _no_room(folder: Path) -> str:

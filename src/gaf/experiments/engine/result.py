@@ -1,0 +1,42 @@
+"""What came of a run, and how it is read again; light to import, as reports and grids read many."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gaf.experiments.engine import folder as folders
+from gaf.experiments.engine.files import number
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run.
+
+    ``final`` and ``best`` are the metrics on the test set at the end and at the best score (with its
+    step). A run that ``diverged`` has the task's worst score. ``score`` is ``final[score_name]``.
+    """
+
+    name: str
+    score_name: str
+    score: float
+    higher_is_better: bool
+    final: dict[str, float]
+    best: dict[str, float]
+    diverged: bool
+    steps: int
+    seconds_per_step: float
+    folder: Path
+
+
+def read_result(folder: Path) -> Result:
+    """The result of a finished run."""
+    path = folder / folders.FINISHED
+    if not path.is_file():
+        raise ValueError(f"the run in {folder} is not finished: there is no {folders.FINISHED}")
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    for key in ("final", "best"):
+        found[key] = {name: number(value) for name, value in found[key].items()}
+    return Result(**{**found, "score": number(found["score"]), "folder": folder})
