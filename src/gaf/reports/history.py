@@ -1,0 +1,115 @@
+"""What the runs of a comparison recorded: losses, test scores, what f saw; and their means over seeds."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gaf.experiments.comparison import Comparison
+from gaf.experiments.engine import record
+from gaf.experiments.engine.files import number
+from gaf.experiments.engine.folder import CONFIG
+
+POINTS = 400  # of a curve on the page; more cannot be told apart
+
+Curve = dict[int, float]  # from step to figure
+
+
+@dataclass(frozen=True)
+class History:
+    """One run."""
+
+    seed: int
+    loss: Curve  # mean training loss since the record before
+    score: Curve  # on the test set
+    gradients: tuple[dict[str, Any], ...]  # what f saw
+    diverged: int | None  # at which step
+    activation: str | None
+
+
+@dataclass(frozen=True)
+class Band:
+    """Runs over several seeds."""
+
+    steps: list[int]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def histories(comparison: Comparison, folder: Path) -> dict[str, list[History]]:
+    """By setting, the runs whose records are there.
+
+    Args:
+        comparison: names the run folders.
+        folder: the comparison's, from which they are seen.
+    """
+    found: dict[str, list[History]] = {row.setting: [] for row in comparison.rows}
+    for run in comparison.runs:
+        place = folder / run.folder
+        if run.setting in found and (place / record.METRICS).is_file():
+            found[run.setting].append(read(place, run.seed, comparison.score_name))
+    return found
+
+
+def read(folder: Path, seed: int, score_name: str) -> History:
+    """The records of a run; ValueError says in one sentence which file is damaged."""
+    path = folder / record.METRICS
+    loss, score, seen, diverged = {}, {}, [], None
+    try:
+        for each in record.read(folder):
+            kind, step = each["kind"], int(each["step"])
+            if kind == "train":
+                loss[step] = float(number(each["loss"]))
+            elif kind == "test" and score_name in each:
+                score[step] = float(number(each[score_name]))
+            elif kind == "gradients":
+                seen.append({**each, "step": step})
+            elif kind == "diverged":
+                diverged = step
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: {type(error).__name__}: {error}") from None
+    return History(seed, loss, score, tuple(seen), diverged, _activation(folder))
+
+
+def _activation(folder: Path) -> str | None:
+    """As text: a function of the user's own may not be registered here."""
+    try:
+        return json.loads((folder / CONFIG).read_text("utf-8"))["optimizer"]["activation"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def band(curves: Iterable[Curve]) -> Band:
+    """At each step the mean, the lowest and the highest of the curves that reach it; inf and NaN left out.
+
+    Example:
+        >>> band([{1: 2.0, 2: 4.0}, {1: 4.0}]).mean
+        [3.0, 4.0]
+    """
+    at: dict[int, list[float]] = defaultdict(list)
+    for curve in curves:
+        for step, value in curve.items():
+            if math.isfinite(value):
+                at[step].append(value)
+    steps = thin(sorted(at))
+    values = [at[step] for step in steps]
+    return Band(steps, [*map(statistics.fmean, values)], [*map(min, values)], [*map(max, values)])
+
+
+def thin(steps: Sequence[int], most: int = POINTS) -> list[int]:
+    """At most so many of the steps, evenly, with the first and the last.
+
+    Example:
+        >>> thin(range(100), 4)
+        [0, 33, 66, 99]
+    """
+    if len(steps) <= most:
+        return list(steps)
+    return [steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)]

@@ -1,0 +1,199 @@
+"""One HTML file for a comparison: everything in it, no request to anywhere, readable on a phone and on paper.
+
+Text from outside (names, errors, the environment) is escaped by :mod:`gaf.reports.html`. A policy in the
+page lets only its own two scripts run and nothing be loaded, should an escape ever fail.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import gaf
+from gaf.experiments.comparison import Comparison
+from gaf.experiments.engine.files import write_whole
+from gaf.reports import numbers, sections
+from gaf.reports.css import CSS
+from gaf.reports.curves import Figure, learning_curves, share_curves
+from gaf.reports.history import History, histories
+from gaf.reports.html import Html, script_json, tag
+from gaf.reports.script import SCRIPT
+from gaf.reports.shape import shapes
+from gaf.reports.style import styles
+
+PAGE = "report.html"
+
+
+def write_page(comparison: Comparison, folder: Path) -> Path:
+    """Write the page of a comparison into its folder, whole or not at all.
+
+    Args:
+        comparison: what was found; the curves are read from the run folders it names.
+        folder: the comparison's own, where its run folders are found.
+
+    Raises:
+        ValueError: the records of a run are damaged; the message is one sentence.
+    """
+    content = render(comparison, histories(comparison, folder))
+    path = folder / PAGE
+    write_whole(path, content.encode("utf-8", "replace"))  # a name may hold half a character
+    return path
+
+
+def render(comparison: Comparison, runs: dict[str, list[History]]) -> str:
+    """The page as text."""
+    figures: dict[str, Figure] = {}
+    body = _body(comparison, runs, figures)
+    data = {name: {"data": each.data, "layout": each.layout} for name, each in figures.items()}
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy()),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="generator", content=f"activated-gradients {gaf.__version__}"),
+        tag("title", comparison.title),
+        tag("style", Html(CSS)),
+    )
+    scripts = (
+        tag("script", script_json(data), type="application/json", id="figures"),
+        tag("script", Html(_plotly())),
+        tag("script", Html(SCRIPT)),
+    )
+    return "<!doctype html>\n" + tag("html", head, tag("body", body, *scripts), lang="en") + "\n"
+
+
+def _body(
+    comparison: Comparison, runs: dict[str, list[History]], figures: dict[str, Figure]
+) -> Html:
+    look = styles(comparison)
+    curves = learning_curves(comparison, runs, look)
+    shares = share_curves(runs, look)
+    forms = shapes(runs, look)
+    n = len(comparison.seeds)
+    parts: list[Html] = [
+        tag("h1", comparison.title),
+        tag("p", comparison.task, class_="soft"),
+        sections.headline(comparison),
+        sections.verdicts(comparison),
+        sections.failures(comparison),
+        tag("h2", "Results"),
+        sections.results(comparison),
+        _tuning(comparison),
+    ]
+    if curves:
+        about = (
+            f"Lines are means over {n} seeds, bands reach from the lowest seed to the highest."
+            if n > 1
+            else "One run of each setting."
+        )
+        parts += [
+            tag("h2", "Learning curves"),
+            tag("p", about, _lost(comparison, runs), class_="about"),
+            sections.legend(look),
+            _plots(((each.title, each) for each in curves), figures, "pair plots"),
+        ]
+    if shares:
+        parts += [
+            tag("h2", "What f did to the gradients"),
+            tag(
+                "p",
+                "Shares of the elements that are not 0, for the settings with an f.",
+                class_="about",
+            ),
+            _plots(((each.title, each) for each in shares), figures, "small plots"),
+        ]
+    if forms:
+        parts += [
+            tag("h2", "f over the sizes of what it saw"),
+            sections.swatch(),
+            _plots(forms, figures, "plots"),
+        ]
+    parts += [
+        tag(
+            "noscript",
+            tag("p", "The figures need JavaScript; everything else does not.", class_="note"),
+        ),
+        tag("h2", "How to make it again"),
+        sections.commands(comparison),
+        tag("details", tag("summary", "What each setting changes"), sections.settings(comparison)),
+        tag(
+            "details",
+            tag("summary", "All runs"),
+            sections.runs(comparison, numbers.places(comparison)),
+        ),
+        tag("h2", "Environment"),
+        sections.environment(comparison),
+        tag(
+            "footer",
+            f"Compared {comparison.created}; page by activated-gradients {gaf.__version__}. "
+            "Rebuild it with gaf report and this folder.",
+            class_="about",
+        ),
+    ]
+    return tag("main", *parts)
+
+
+def _plots(entries: Iterable[tuple[str, Figure]], figures: dict[str, Figure], class_: str) -> Html:
+    """Headings and empty places; the script draws into them."""
+    found = []
+    for title, figure in entries:
+        name = f"figure-{len(figures)}"
+        figures[name] = figure
+        about = tag("p", figure.about, class_="about") if figure.about else ""
+        place = tag("div", id=name, class_="plot", role="img", aria_label=title)
+        found.append(tag("figure", tag("h3", title), about, place))
+    return tag("div", *found, class_=class_)
+
+
+def _lost(comparison: Comparison, runs: dict[str, list[History]]) -> str:
+    """What the curves lack."""
+    there = sum(map(len, runs.values()))
+    lost = sum(run.status != "failed" for run in comparison.runs) - there
+    said = ""
+    if lost > 0:
+        said += f" The records of {lost} of {len(comparison.runs)} runs were not found."
+    if any(run.diverged is not None for several in runs.values() for run in several):
+        said += " A run that diverged ends early, and is not in the mean from there on."
+    return said
+
+
+def _tuning(comparison: Comparison) -> Html:
+    tuning = comparison.tuning
+    if tuning is None:
+        return Html("")
+    digits = numbers.places(comparison)
+    tried = ", ".join(
+        f"{name}: {'failed' if score is None else numbers.fixed(score, digits)}"
+        for name, score in tuning.tried.items()
+    )
+    text = (
+        f"The tuned baseline took {tuning.chosen} from a grid of learning rates, over "
+        f"{len(tuning.seeds)} seeds that the table does not use ({tried}). It was chosen by test score, "
+        "which favours it."
+    )
+    return tag("p", text, class_="about")
+
+
+@cache
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return get_plotlyjs().replace("\r\n", "\n")
+
+
+def _policy() -> str:
+    """What the browser may do: run these two scripts, apply inline styles, show its own pictures."""
+    allowed = " ".join(_digest(script) for script in (_plotly(), SCRIPT))
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def _digest(script: str) -> str:
+    found = hashlib.sha256(script.encode()).digest()
+    return f"'sha256-{base64.b64encode(found).decode()}'"
