@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from itertools import repeat
 from typing import Any
 
 import torch
@@ -74,12 +73,12 @@ def closed_form(loss: Separable, transform: Transform | Activation | str | None)
         slope = sympy.diff(term, x)
         linear = sympy.diff(slope, x, 2) == 0
         both = apply(slope.subs(x, t)), -apply(slope.subs(x, -t))
-        integrals = [_integral(integrand, t, linear) for integrand in both]
-        if not all(map(_is_integral, integrals, both, repeat(t), repeat(values))):
+        integrals = {integrand: _integral(integrand, t, linear) for integrand in both}
+        if not all(_is_integral(*pair, t, values) for pair in integrals.items()):
             raise ValueError(
                 f"sympy finds no closed form for {transform.name} on this loss: use Quadrature instead"
             )
-        sides.append(tuple(integrals))
+        sides.append((integrals[both[0]], integrals[both[1]]))
     functions = tuple(
         tuple(_compiled(t, expr.subs(values)) for expr in both)  # type: ignore[misc]
         for both in sides
@@ -133,7 +132,7 @@ def _integral(integrand: Any, t: Any, linear: bool) -> Any:
     return sympy.expand(found) if linear else found
 
 
-def _is_integral(found: Any, integrand: Any, t: Any, values: dict[Any, Any]) -> bool:
+def _is_integral(integrand: Any, found: Any, t: Any, values: dict[Any, Any]) -> bool:
     """Whether an integral was found, and differentiates back to the integrand.
 
     The second is no formality: sympy 1.14 loses a term of ∫ log(1 + βt³) dt for a symbol β > 0.
