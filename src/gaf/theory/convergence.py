@@ -89,7 +89,7 @@ def random_steps(generator: Generator) -> Iterator[Trials]:
         active = setting.active
         keep = (active.lipschitz < WORST * active.convexity).nonzero().flatten()
         f, loss = setting.f[keep], every[keep]
-        cases, n = loss.knots.shape[:2]
+        cases = len(keep)
         size = f(setting.high[keep]) * log_uniform((1e-3, 3.0), (cases,), generator)
         yield one_step(
             f,

@@ -1,0 +1,136 @@
+"""Theorem 6: near a separable saddle, each unstable coordinate has travelled at least as far with f.
+
+Gradient descent w ← w − η f(g) on a coordinate with gradient g = −a w^(p−1), a > 0 and p even, runs away
+from 0. While the gradients of plain gradient descent are below the crossover, f adds to every step, and
+the coordinate that is ahead has the larger gradient too: by induction it stays ahead. The time to leave
+a ball is another matter, see escape.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Generator, Tensor
+
+from gaf.functions import AlphaBeta, Arctan
+from gaf.theory.families import FAMILIES, Functions, log_uniform, one, uniform
+from gaf.theory.trials import Example, Trials
+
+STARTS = 1_000  # for each function, inside the assumptions
+OTHERS = 400  # with an assumption broken
+STEPS = 200
+PARAMETERS = (
+    (0.1, 20.0),
+    (0.2, 10.0),
+    (0.1, 11.0),
+    (0.01, 500.0),
+    (0.1, 500.0),
+)  # αβ from 1.1 to 50
+SHALLOW = (0.01, 20.0)  # αβ = 0.2, though β > 1 as the proof asks
+EPS = torch.finfo(torch.float64).eps
+
+STEEP = "αβ > 1"
+UNSTABLE = "the coordinate is unstable"
+BELOW = "gradients of plain descent are below ε₃"
+SEPARABLE = "L is separable"
+PRINTED = (STEEP, BELOW, SEPARABLE)
+
+
+def theorem_6(f: Functions, scale: Tensor, power: Tensor, start: Tensor, eta: Tensor) -> Trials:
+    """Coordinates with gradient scale · w^(power − 1), all of shape (cases,); unstable where scale < 0.
+
+    They are followed while plain descent's gradients are below the crossover, and at most for STEPS.
+    Where the first gradient is not below it, or there is no crossover, the first ten steps count.
+    """
+    below = (scale * start ** (power - 1)).abs() < f.crossover
+    crossover = torch.where(below, f.crossover, torch.inf)
+    last = torch.where(below, STEPS, 10)
+    plain = active = start
+    going = torch.ones_like(below)
+    behind = torch.zeros_like(start)  # the step at which f was behind, 0 if never
+    shown = torch.stack((start, start), -1)
+    for k in range(1, STEPS + 1):
+        g, g_f = (scale * w ** (power - 1) for w in (plain, active))
+        going &= (g.abs() < crossover) & (k <= last)
+        if not going.any():
+            break
+        plain = torch.where(going, plain - eta * g, plain)
+        active = torch.where(going, active - eta * f(g_f), active)
+        slack = 4 * k * EPS * (plain.abs() + active.abs() + start.abs())
+        late = going & ((active - start).abs() < (plain - start).abs() - slack) & (behind == 0)
+        behind = torch.where(late, float(k), behind)
+        shown = torch.where(late[:, None], torch.stack((plain, active), -1), shown)
+    every = torch.ones_like(below)
+    return Trials(
+        {STEEP: f.slope > 1, UNSTABLE: scale < 0, BELOW: below | (f.slope <= 1), SEPARABLE: every},
+        behind == 0,
+        lambda i: (
+            f"{f.named(i)}, ε₃ = {f.crossover[i]:.4g}, g = {scale[i]:.4g} w^{power[i] - 1:g}, η = {eta[i]:.4g}, "
+            f"from w = {start[i]:.4g}: after {behind[i]:g} steps at {shown[i, 0]:.4g} without and "
+            f"{shown[i, 1]:.4g} with f"
+        ),
+    )
+
+
+def random_starts(generator: Generator) -> Iterator[Trials]:
+    """For each function 1,000 starts on an unstable coordinate, and others with something broken."""
+    settings = [(f, p) for f in FAMILIES for p in PARAMETERS] + [(f, SHALLOW) for f in FAMILIES]
+    for family, parameters in settings:
+        yield starts(family(*parameters), generator)
+
+
+def starts(f: AlphaBeta, generator: Generator) -> Trials:
+    """1,000 starts of one function on unstable coordinates, and 400 stable or above the crossover."""
+    cases = STARTS + OTHERS
+    functions = one(f)[torch.zeros(cases, dtype=torch.long)]
+    scale = -log_uniform((0.1, 10.0), (cases,), generator)
+    power = torch.where(uniform((cases,), generator) < 0.5, 2.0, 4.0)
+    reach = torch.full((cases,), f.crossover or 1 / f.beta, dtype=torch.float64)
+    gradient = reach * log_uniform((1e-6, 0.999), (cases,), generator)
+    gradient[STARTS:] *= torch.where(uniform((OTHERS,), generator) < 0.5, 1.0, 1e4)
+    scale[STARTS:] *= torch.where(uniform((OTHERS,), generator) < 0.5, 1.0, -1.0)
+    start = (gradient / scale.abs()) ** (1 / (power - 1))
+    sign = torch.where(uniform((cases,), generator) < 0.5, 1.0, -1.0)
+    eta = log_uniform((0.01, 1.0), (cases,), generator) / scale.abs()
+    return theorem_6(functions, scale, power, sign * start, eta)
+
+
+def examples() -> dict[str, Example]:
+    def case(f: AlphaBeta, scale: float, start: float, eta: float) -> Trials:
+        x = [torch.tensor([v], dtype=torch.float64) for v in (scale, 2.0, start, eta)]
+        return theorem_6(one(f), *x)
+
+    f = Arctan(0.1, 20.0)
+    return {
+        STEEP: Example(
+            case(Arctan(*SHALLOW), -1.0, 0.01, 0.1),
+            "The proof asks for β > 1; it is αβ > 1 that enlarges, and here αβ = 0.2.",
+        ),
+        UNSTABLE: Example(
+            case(f, 1.0, 0.05, 0.9),
+            "A stable coordinate is on its way to 0, and with f it can overshoot and come back.",
+        ),
+        BELOW: Example(case(f, -1.0, 1.0, 0.1), "Beyond the crossover f restrains."),
+        SEPARABLE: Example(
+            coupled(),
+            "Across coordinates f works on both: between two gradients beyond f' = 1 their difference, "
+            "which drives the unstable direction, shrinks.",
+        ),
+    }
+
+
+def coupled() -> Trials:
+    """One step on L = w₁w₂, which is unstable along w₁ − w₂, from a point with both gradients below ε₃."""
+    f, eta = Arctan(0.1, 20.0), 0.1
+    w = torch.tensor([0.11, 0.10], dtype=torch.float64)
+    g = w.flip(0)  # ∇(w₁w₂) = (w₂, w₁)
+    moved = [-eta * (x[0] - x[1]).item() for x in (g, f(g))]
+    below = bool((g.abs() < f.crossover).all())
+    named = (STEEP, UNSTABLE, BELOW, SEPARABLE)
+    met = dict(zip(named, torch.tensor([[f.slope > 1], [True], [below], [False]]), strict=True))
+    text = (
+        f"arctan(0.1, 20), L = w₁w₂, η = 0.1, from w = (0.11, 0.1), gradients below ε₃ = {f.crossover:.4g}: "
+        f"after one step w₁ − w₂ has moved by {moved[0]:.4g} without and {moved[1]:.4g} with f"
+    )
+    return Trials(met, torch.tensor([abs(moved[1]) >= abs(moved[0])]), lambda _: text)
