@@ -1,6 +1,7 @@
 """What every test shares: one thread, reproducible random examples, the folder with data."""
 
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -8,6 +9,10 @@ import pytest
 import torch
 
 torch.set_num_threads(1)  # the suite runs in two processes; threads would only get in their way
+
+# A shell that starts the suite in the background has it ignore Ctrl-C, and with it all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Torch warns until one decides; in tests the checks are worth their time.
 torch.sparse.check_sparse_tensor_invariants.enable()

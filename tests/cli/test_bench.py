@@ -121,7 +121,7 @@ def test_quick_measures_memory(quick):
         if (row["who"], row["implementation"]) == ("gaf", "fused"):
             assert row["largest"] < 64 * 4  # bytes of a tensor
         elif row["implementation"] == "foreach":
-            assert row["peak"] >= 64_000 * 4
+            assert row["peak"] >= 64_000 * 4 / 4  # a list of all, or of the quarter Adam works on
 
 
 def test_saved_results_name_neither_host_nor_path(quick):
