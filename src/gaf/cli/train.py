@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import traceback
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from gaf.cli.failing import said_in_a_sentence
+
 if TYPE_CHECKING:
     from gaf.experiments.engine.config import RunConfig
     from gaf.experiments.engine.run import Result
 
-MISSING = "training needs {}, which is not installed: pip install 'activated-gradients[lab]'"
-PACKAGES = ("lightning_fabric", "numpy", "PIL", "pydantic", "sklearn", "tensorboard")
 OWN_TASK = {"epochs": 10, "optimizer": {"lr": 0.05, "momentum": 0.9}}  # where no recipe is named
 
 
@@ -56,21 +55,12 @@ def train(
 
     Example: gaf train digits-cnn-sgdm --set optimizer.lr=0.1 --seed 1
     """
-    try:
+    with said_in_a_sentence():
         if show_list:
             return _list(name, as_json)
         config = _config(name, changes or [], seed, task, resume, out)
         folder = resume or out or Path("runs") / f"{config.name}-seed{config.seed}"
         return _train(config, folder, as_json)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in PACKAGES:
-            raise
-        raise typer.TyperException(MISSING.format(package)) from None
-    except ValueError as error:
-        if not _said_by_us(error):
-            raise
-        raise typer.TyperException(str(error)) from None
 
 
 def _list(within: str | None, as_json: bool) -> int:
@@ -202,12 +192,6 @@ def _sentence(result: Result) -> str:
 def _first() -> bool:
     """Whether this is the first of several processes, or the only one."""
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK"))
-
-
-def _said_by_us(error: ValueError) -> bool:
-    """Whether gaf raised it: those are sentences to read. Others are bugs, and keep their traceback."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return frames[-1].f_globals.get("__name__", "").startswith("gaf.")
 
 
 def _warn(message: Warning | str, *_: Any) -> None:

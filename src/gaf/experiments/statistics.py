@@ -135,10 +135,15 @@ def seeds_needed(found: Paired, comparisons: int = 1) -> int | None:
         44
         >>> seeds_needed(paired([0.92, 0.91, 0.93], [0.90, 0.92, 0.92]), comparisons=10)
         74
+        >>> seeds_needed(paired([0.92, 0.93, 0.94], [0.91, 0.92, 0.93]))
+        6
     """
-    if not found.std > 0 or not math.isfinite(found.mean) or found.mean == 0:
+    if math.isnan(found.std) or found.mean == 0:
         return None
-    effect, level = abs(found.mean) / found.std, LEVEL / comparisons
+    level = LEVEL / comparisons
+    if found.std == 0:  # what the sign test needs where all differences are the same
+        return math.floor(math.log2(2 / level)) + 1
+    effect = abs(found.mean) / found.std
     if power(MOST_SEEDS, effect, level) < POWER:
         return None
     low, high = 1, MOST_SEEDS  # power grows with n; at high it is enough, at low it is not

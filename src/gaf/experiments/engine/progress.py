@@ -66,7 +66,7 @@ class ConsoleProgress(Progress):
                 self._samples, self._since = 0, now
         else:
             left = (self._total - step) * (now - self._since) / (step - self._said)
-            self.say(f"step {step}/{self._total}, {speed}, {_clock(left)} left")
+            self.say(f"step {step}/{self._total}, {speed}, {clock(left)} left")
             self._samples, self._since, self._said = 0, now, step
         self._drawn = now
 
@@ -79,11 +79,11 @@ class ConsoleProgress(Progress):
             self._bar = None
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     """Hours, minutes and seconds.
 
     Example:
-        >>> _clock(3725)
+        >>> clock(3725)
         '1:02:05'
     """
     minutes, seconds = divmod(round(seconds), 60)

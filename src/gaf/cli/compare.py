@@ -1,0 +1,160 @@
+"""The command line of ``gaf compare``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from gaf.cli.failing import said_in_a_sentence
+from gaf.cli.train import OWN_TASK
+
+if TYPE_CHECKING:
+    from gaf.experiments.comparison import Comparison
+    from gaf.experiments.engine.config import RunConfig
+    from gaf.experiments.plan import Plan
+
+WIDTH = 150  # of tables that do not go to a terminal
+
+
+def compare(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RECIPE or MODULE:FUNCTION]",
+            help="What to train: a recipe, see gaf train --list, or a task of your own. Unset: digits.",
+            show_default=False,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LIST",
+            help="Beside the baseline, such as 'adam, arctan(0.1, 20)@momentum'; may repeat.",
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many; unset: 5.")] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config; may repeat."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/compare-NAME.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs at once; unset: as many as the machine holds.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+) -> int:
+    """Does a gradient activation function help? Settings over several seeds, paired, with a verdict each.
+
+    The matched control of each function, f replaced by its slope, is always among the settings. Stopped
+    or killed, the same command goes on: finished runs are not repeated.
+
+    Example: gaf compare digits-cnn-sgdm --settings "tuned, adam, presets" --seeds 10
+    """
+    command = ["gaf", *sys.argv[1:]]
+    with said_in_a_sentence():
+        plans = _plans(name, settings or [], seeds, changes or [])
+        return _compare(plans, _folders(plans, name, out), workers, as_json, command)
+
+
+def _plans(
+    name: str | None, settings: list[str], seeds: int | None, changes: list[str]
+) -> list[Plan]:
+    from gaf.experiments import plan
+    from gaf.experiments.engine.overrides import override
+    from gaf.experiments.settings import split
+
+    given = plan.digits() if name is None else [(_base(name), plan.SETTINGS)]
+    found = []
+    for config, names in given:
+        base = override(config, changes)
+        chosen = tuple(split(settings)) or names
+        count = range(base.seed, base.seed + (seeds or plan.SEEDS))
+        found.append(plan.Plan(base, chosen, tuple(count)))
+    return found
+
+
+def _base(name: str) -> RunConfig:
+    """A recipe, or plain settings for a task of the user's."""
+    from gaf.experiments import recipes
+    from gaf.experiments.engine.config import read
+    from gaf.experiments.tasks.load import import_maker
+
+    if ":" not in name:
+        return recipes.get(name)
+    import_maker(name)  # first: it may register functions that the settings name
+    return read({"name": name.partition(":")[2], **OWN_TASK, "task": {"kind": name}})
+
+
+def _folders(plans: Sequence[Plan], name: str | None, out: Path | None) -> list[Path]:
+    if out is None:
+        return [Path("runs") / f"compare-{plan.title}" for plan in plans]
+    return [out] if name is not None else [out / plan.title for plan in plans]
+
+
+def _compare(
+    plans: Sequence[Plan],
+    folders: Sequence[Path],
+    workers: int | None,
+    as_json: bool,
+    command: Sequence[str],
+) -> int:
+    from gaf.experiments import compare, pool
+    from gaf.experiments.engine.files import DiskFull, plain
+    from gaf.experiments.grid import Stopped
+    from gaf.experiments.live import LiveTable
+
+    for plan, folder in zip(plans, folders, strict=True):
+        compare.check_folder(folder, plan)
+    base = plans[0].base
+    found: list[Comparison] = []
+    try:
+        log = folders[0] / compare.RUNS / pool.LOG
+        with pool.Pool(workers or pool.slots(base), log, pool.gpus(base)) as processes:
+            for plan, folder in zip(plans, folders, strict=True):
+                watch = LiveTable(Console(stderr=True))
+                found.append(compare.compare(plan, folder, processes, watch, command))
+    except Stopped as stopped:
+        print(f"gaf: {stopped}; go on with: {shlex.join(command)}", file=sys.stderr)
+        return 128 + stopped.number
+    except DiskFull as full:
+        print(f"gaf: {full}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if not str(error.filename).startswith(tuple(map(str, folders))):
+            raise
+        raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
+    pages = [_page(each, folder) for each, folder in zip(found, folders, strict=True)]
+    if as_json:
+        content = [plain(each.model_dump()) for each in found]
+        print(json.dumps(content if len(content) > 1 else content[0]))
+        return 0
+    for comparison, page in zip(found, pages, strict=True):
+        show(comparison, page)
+    return 0
+
+
+def _page(comparison: Comparison, folder: Path) -> Path:
+    from gaf.reports.page import write_page
+
+    return write_page(comparison, folder)
+
+
+def show(comparison: Comparison, page: Path) -> None:
+    """The table, a sentence for each setting, and where the page is."""
+    from gaf.reports.tables import terminal
+
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
+    console.print(terminal(comparison))
+    for row in comparison.rows:
+        console.print(Text(f"  {row.setting}: {row.sentence}"), soft_wrap=True)
+    console.print(Text(f"\npage: {page}\n"), soft_wrap=True)

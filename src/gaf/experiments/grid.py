@@ -1,0 +1,174 @@
+"""Many runs: each in a folder named by a digest of its config, found again where it is finished.
+
+What trains them is an executor: the processes of :mod:`gaf.experiments.pool` on this machine, or anything
+else that can train a config in a folder that both sides see, and go on there with what was begun elsewhere.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gaf.experiments.engine import folder as folders
+from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.engine.result import Result, read_result
+from gaf.experiments.engine.signals import listening
+
+LOOK = 0.2  # seconds between two looks at the runs
+
+
+class RunFailed(Exception):
+    """A run that crashed, with its error in a line; other runs go on."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The grid was told to stop by a signal; what has run is kept, and the same grid goes on from there."""
+
+    def __init__(self, number: int, finished: int, total: int) -> None:
+        super().__init__(f"stopped with {finished} of {total} runs finished")
+        self.number = number
+
+
+class Executor(Protocol):
+    """What trains runs."""
+
+    def submit(
+        self, config: RunConfig, folder: Path, seen: Callable[[int, int], None]
+    ) -> Future[None]:
+        """Train in a folder, now or later; the future ends when the run is finished there.
+
+        It goes on from the last checkpoint in the folder. ``seen(step, total)`` may be told how far the
+        run is. The future raises :class:`RunFailed` where the run crashed; any other error ends the grid.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Let runs in progress save and end, and begin no more; all futures end."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run: a result, which may be a divergence, or the error it failed with."""
+
+    folder: Path
+    result: Result | None
+    error: str = ""
+
+
+class Watch:
+    """Whoever wants to see a grid on its way; this one does nothing."""
+
+    def begin(self, configs: Sequence[RunConfig], found: int) -> None:
+        """All runs of the grid; so many were found finished, and are the first to end."""
+
+    def progress(self, config: RunConfig, step: int, total: int) -> None:
+        """How far a run is; called from other threads."""
+
+    def ended(self, config: RunConfig, outcome: Outcome) -> None:
+        """A run has ended, or was found finished."""
+
+    def look(self) -> None:
+        """A fifth of a second has passed."""
+
+    def end(self) -> None:
+        """No more."""
+
+
+def digest(config: RunConfig) -> str:
+    """Sixteen letters that tell configs apart by what is computed, not by name or place.
+
+    Example:
+        >>> from gaf.experiments import recipes
+        >>> config = recipes.get("digits-cnn-sgdm")
+        >>> digest(config) == digest(config.model_copy(update={"name": "x", "devices": 2}))
+        True
+        >>> digest(config) == digest(config.model_copy(update={"seed": 1}))
+        False
+    """
+    data = config.model_dump(mode="json", exclude={"name", *folders.WHERE})
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def run_grid(
+    configs: Iterable[RunConfig], folder: Path, executor: Executor, watch: Watch | None = None
+) -> dict[str, Outcome]:
+    """Train each config once, in ``folder``, in this order as far as the executor keeps it.
+
+    Returns:
+        The outcomes by :func:`digest`.
+
+    Raises:
+        Stopped: a signal came; what is finished stays so, what was in progress has a checkpoint.
+    """
+    watch = watch or Watch()
+    wanted = {digest(config): config for config in configs}
+    found = {key: finished(folder / key) for key in wanted}
+    outcomes = {key: outcome for key, outcome in found.items() if outcome is not None}
+    watch.begin(list(wanted.values()), len(outcomes))
+    for key, outcome in outcomes.items():
+        watch.ended(wanted[key], outcome)
+    try:
+        with listening() as wish:
+            futures = {
+                _submit(config, folder / key, executor, watch): key
+                for key, config in wanted.items()
+                if key not in outcomes
+            }
+            waiting = set(futures)
+            while waiting:
+                done, waiting = concurrent.futures.wait(
+                    waiting, timeout=LOOK, return_when=concurrent.futures.FIRST_COMPLETED
+                )
+                if wish.number:
+                    executor.stop()
+                    raise Stopped(wish.number, len(outcomes), len(wanted))
+                for future in done:
+                    key = futures[future]
+                    outcomes[key] = _outcome(future, folder / key)
+                    watch.ended(wanted[key], outcomes[key])
+                watch.look()
+    finally:
+        watch.end()
+    return outcomes
+
+
+def finished(folder: Path) -> Outcome | None:
+    """The outcome of a run that is finished in a folder."""
+    if not (folder / folders.FINISHED).is_file():
+        return None
+    try:
+        return Outcome(folder, read_result(folder))
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(
+            f"{folder / folders.FINISHED} is damaged; remove {folder} to run it again"
+        ) from None
+
+
+def _submit(config: RunConfig, folder: Path, executor: Executor, watch: Watch) -> Future[None]:
+    def seen(step: int, total: int) -> None:
+        watch.progress(config, step, total)
+
+    return executor.submit(_as_begun(config, folder), folder, seen)
+
+
+def _as_begun(config: RunConfig, folder: Path) -> RunConfig:
+    """The config under the name with which the run in the folder was begun."""
+    try:
+        return config.model_copy(update={"name": folders.read_config(folder).name})
+    except ValueError:  # nothing there, or a damaged folder, which the run will complain of
+        return config
+
+
+def _outcome(future: Future[None], folder: Path) -> Outcome:
+    try:
+        future.result()
+    except RunFailed as failed:
+        return Outcome(folder, None, str(failed))
+    return Outcome(folder, read_result(folder))
