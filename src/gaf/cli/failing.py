@@ -10,7 +10,8 @@ import typer
 
 MISSING = "this needs {}, which is not installed: pip install 'activated-gradients[lab]'"
 PACKAGES = (
-    *("lightning_fabric", "numpy", "PIL", "plotly", "pydantic", "scipy", "sklearn", "tensorboard"),
+    *("lightning_fabric", "matplotlib", "numpy", "PIL", "plotly", "pydantic", "scipy", "sklearn"),
+    *("sympy", "tensorboard"),
 )
 
 

@@ -1,0 +1,97 @@
+"""``gaf figure``: the figures of the paper, for print and as a page."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gaf.cli.failing import said_in_a_sentence
+
+if TYPE_CHECKING:
+    from gaf.reports.figures import Figure
+
+
+def figure(
+    numbers: Annotated[
+        list[int], typer.Argument(metavar="NUMBER...", help="As in the paper: 1, 2 or 4.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go.")] = Path(
+        "figures"
+    ),
+    alpha: Annotated[
+        float, typer.Option(help="Of the functions, and where values are clipped.")
+    ] = 0.1,
+    beta: Annotated[float, typer.Option(help="Of the functions.")] = 20.0,
+    norm: Annotated[float, typer.Option(help="Where the norm is clipped.")] = 0.1,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option("--format", help="png, svg or html; may repeat. Unset: all three."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers shown as JSON.")
+    ] = False,
+) -> int:
+    """Draw figures of the paper: PNG and SVG for print, and one page to play with, which works offline.
+
+    The paper gives no alpha, beta or range for them; unset, alpha and beta are its preset (0.1, 20).
+
+    Example: gaf figure 1 2 4 --out figures
+    """
+    with said_in_a_sentence():
+        from gaf.reports.figures import Settings, find
+
+        chosen = _formats(formats)
+        settings = Settings(alpha, beta, norm)
+        kinds = [find(number) for number in dict.fromkeys(numbers)]
+        results = [_draw(kind, settings, out, chosen) for kind in kinds]
+    if as_json:
+        from gaf.experiments.engine.files import plain
+
+        print(json.dumps(plain({"figures": results}), indent=2))
+    else:
+        print("\n".join(path for result in results for path in result["files"]))
+    return 0
+
+
+def _formats(asked: list[str] | None) -> tuple[str, ...]:
+    from gaf.reports.figures import FORMATS
+
+    for each in asked or ():
+        if each not in FORMATS:
+            raise ValueError(f"--format {each!r} is not one of {', '.join(FORMATS)}")
+    return tuple(form for form in FORMATS if not asked or form in asked)
+
+
+def _draw(kind: type[Figure], settings: Any, out: Path, formats: tuple[str, ...]) -> dict[str, Any]:
+    """Draw one figure, with a sign of life meanwhile; returns what it shows and where."""
+    from gaf.reports.figures import write
+
+    console = Console(stderr=True)
+    said = f"figure {kind.number}: {kind.title}"
+    start = time.monotonic()
+    if not console.is_terminal:
+        print(f"{said} ...", file=sys.stderr)
+    with console.status(said) if console.is_terminal else nullcontext(), _writable():
+        drawn = kind(settings)
+        files = write(drawn, out, formats)
+    print(f"figure {kind.number}: {time.monotonic() - start:.1f} s", file=sys.stderr)
+    paths = [f"{path}#{kind.scene}" if path.suffix == ".html" else str(path) for path in files]
+    return {"figure": kind.number, "title": kind.title, "files": paths, **drawn.numbers()}
+
+
+@contextmanager
+def _writable() -> Iterator[None]:
+    """Say in a line what is wrong with the folder or the disk."""
+    try:
+        yield
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise ValueError(f"{place}{error.strerror or error}") from None

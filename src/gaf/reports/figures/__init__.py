@@ -1,0 +1,7 @@
+"""The figures of the paper, drawn from numbers computed here: for print, and one page to play with."""
+
+from gaf.reports.figures.base import Figure, Settings
+from gaf.reports.figures.registry import FIGURES, find
+from gaf.reports.figures.save import FORMATS, write
+
+__all__ = ["FIGURES", "FORMATS", "Figure", "Settings", "find", "write"]

@@ -1,0 +1,18 @@
+"""The figures by their numbers in the paper; a new one is a line here."""
+
+from __future__ import annotations
+
+from gaf.reports.figures.base import Figure
+from gaf.reports.figures.figure_1 import Surfaces
+from gaf.reports.figures.figure_2 import Saddle
+from gaf.reports.figures.figure_4 import Curves
+
+FIGURES: dict[int, type[Figure]] = {each.number: each for each in (Surfaces, Saddle, Curves)}
+
+
+def find(number: int) -> type[Figure]:
+    """The figure of a number."""
+    if number not in FIGURES:
+        known = ", ".join(map(str, FIGURES))
+        raise ValueError(f"figure {number} cannot be drawn; choose from {known}")
+    return FIGURES[number]
