@@ -119,6 +119,7 @@ MISTAKES = {
     "unknown option": ([*DIGITS, "--set", "task.model_options.dept=3"], "dept"),
     "unknown data option": ([*DIGITS, "--set", "task.data_options.limits=3"], "limits"),
     "wrong type": ([*DIGITS, "--set", "optimizer.lr=fast"], "optimizer.lr should be"),
+    "devices nobody has": ([*DIGITS, "--set", "devices=100000000"], "more than this machine has"),
     "not key=value": ([*DIGITS, "--set", "seed"], "'seed' is not key=value"),
     "wrong type of an option": ([*DIGITS, "--seed", "first"], "--seed"),
     "unknown model": ([*DIGITS, "--set", "task.model=resnet9-cifar"], "did you mean"),

@@ -25,6 +25,8 @@ def make_fabric(config: RunConfig) -> Fabric:
     if TorchElasticEnvironment.detect():
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices
+    else:
+        _check_there_are(devices)
     try:
         fabric = Fabric(
             accelerator=config.accelerator,
@@ -40,6 +42,13 @@ def make_fabric(config: RunConfig) -> Fabric:
         ) from error
     fabric.launch()
     return fabric
+
+
+def _check_there_are(devices: int) -> None:
+    """On CPUs a device is a process, and Fabric would start any number of them."""
+    most = max(os.cpu_count() or 1, torch.cuda.device_count())
+    if devices > most:
+        raise ValueError(f"devices={devices} is more than this machine has; set at most {most}")
 
 
 def _strategy(name: str, processes: int) -> Any:
