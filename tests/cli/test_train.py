@@ -120,6 +120,7 @@ MISTAKES = {
     "unknown data option": ([*DIGITS, "--set", "task.data_options.limits=3"], "limits"),
     "wrong type": ([*DIGITS, "--set", "optimizer.lr=fast"], "optimizer.lr should be"),
     "devices nobody has": ([*DIGITS, "--set", "devices=100000000"], "more than this machine has"),
+    "a folder that cannot be made": ([*DIGITS, "--out", "/proc/gaf/run"], "cannot be written"),
     "not key=value": ([*DIGITS, "--set", "seed"], "'seed' is not key=value"),
     "wrong type of an option": ([*DIGITS, "--seed", "first"], "--seed"),
     "unknown model": ([*DIGITS, "--set", "task.model=resnet9-cifar"], "did you mean"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 import warnings
@@ -116,7 +117,8 @@ def _config(
         if config.task.own and task != kind:
             # a folder from elsewhere must not choose what is imported and called
             raise ValueError(
-                f"this run's task is your own, name it: --resume {resume} --task {kind}"
+                f"this run's task is your own, name it: "
+                f"--resume {shlex.quote(str(resume))} --task {kind}"
             )
         return override(config, changes)
     if name is None and task is None:
@@ -155,7 +157,8 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
         if _first():
             own = f" --task {config.task.kind}" if config.task.own else ""
             print(
-                f"gaf: stopped at step {stopped.step}; go on with: gaf train --resume {folder}{own}",
+                f"gaf: stopped at step {stopped.step}; go on with: "
+                f"gaf train --resume {shlex.quote(str(folder))}{own}",
                 file=sys.stderr,
             )
         return 128 + stopped.number
@@ -165,7 +168,8 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
         print(f"gaf: {full}", file=sys.stderr)
         return 1
     except OSError as error:
-        if not str(error.filename).startswith(str(folder)):
+        place = Path(error.filename) if isinstance(error.filename, str) else None
+        if place is None or not (place.is_relative_to(folder) or folder.is_relative_to(place)):
             raise
         raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
     if _first():

@@ -47,7 +47,10 @@ def check(folder: Path, config: RunConfig) -> bool:
         raise ValueError(f"{folder} is not empty and holds no run; choose another folder")
     difference = first_difference(read_config(folder), config)
     if difference:
-        raise ValueError(f"{folder} holds another run: {difference}; choose another folder")
+        raise ValueError(
+            f"{folder} holds another run: {difference}; a run keeps its config, so choose another "
+            "folder (--out)"
+        )
     return True
 
 
