@@ -79,7 +79,7 @@ def comparison_of(
         }
         against = difference(name, BASELINE)
         verdict = "baseline" if name == BASELINE else against.verdict if against else "failed"
-        mean = statistics.fmean(scores) if scores else None
+        mean = sum(scores) / len(scores) if scores else None
         rows.append(
             Row(
                 setting=name,
@@ -87,18 +87,20 @@ def comparison_of(
                 changes={"optimizer.activation": each.activation} if each.activation else {},
                 scores=tuple(each.scores),
                 mean=mean,
-                std=statistics.stdev(scores) if len(scores) > 1 else None,
+                std=statistics.stdev(scores)
+                if len(scores) > 1 and math.isfinite(sum(scores))
+                else None,
                 diverged=scores.count(0.0),
                 failed=failed,
                 vs_baseline=against,
                 control=each.control,
                 vs_control=difference(name, each.control),
-                train_test_gap=0.03 * (mean or 0.0) ** 2,
+                train_test_gap=0.03 * min(1.0, mean or 0.0),
                 seconds_per_step=0.012 + 0.001 * len(name),
                 steps_to_baseline=40.0 * len(name) if (mean or 0) >= 0.95 else None,
                 reached=sum(score >= b for score, b in zip(scores, baseline, strict=False)),
                 verdict=verdict,  # type: ignore[arg-type]
-                sentence=f"{name}: {verdict}, {mean if mean is None else round(mean, 4)} on average.",
+                sentence=f"{verdict.capitalize()}, {mean if mean is None else round(mean, 4)} on average.",
             )
         )
         for seed, score in zip(seeds, each.scores, strict=True):
@@ -177,7 +179,7 @@ def write_run(
             bins = {edge: share / total for edge, share in bins.items()}
             head = {"kind": "gradients", "step": step - 22, "group": 0, "max": 1.0, "nonfinite": 0}
             records.append({**head, **shares, "histogram": bins, "time": {}})
-        loss = 2.3 * math.exp(-3 * score * step / 184) + 0.02 * rng.random()
+        loss = 2.3 * math.exp(-4 * score * step / 184) + 0.02 * rng.random()
         if not score:
             records.append({"kind": "train", "step": step, "loss": "nan", "lr": 0.1, "time": {}})
             records.append({"kind": "diverged", "step": step, "reason": "the loss is nan"})

@@ -83,7 +83,8 @@ def _body(
         sections.results(comparison),
         _tuning(comparison),
     ]
-    if curves:
+    lost = _lost(comparison, runs)
+    if curves or lost:
         about = (
             f"Lines are means over {n} seeds, bands reach from the lowest seed to the highest."
             if n > 1
@@ -91,8 +92,8 @@ def _body(
         )
         parts += [
             tag("h2", "Learning curves"),
-            tag("p", about, _lost(comparison, runs), class_="about"),
-            sections.legend(look),
+            tag("p", about if curves else "", lost, class_="about"),
+            sections.legend(look) if curves else Html(""),
             _plots(((each.title, each) for each in curves), figures, "pair plots"),
         ]
     if shares:

@@ -22,16 +22,18 @@ BETTER, WORSE, SAME = "#0b7a43", "#b3261e", "#6b7684"  # as in the style sheet
 
 def headline(comparison: Comparison) -> Html:
     """What came out, in one line."""
+    n = len(comparison.seeds)
     others = [row for row in comparison.rows if row.verdict != "baseline"]
     if not others:
-        return tag("p", comparison.rows[0].sentence, class_="headline")
+        found = columns(comparison)[1]
+        text = f"{found.title} {found.entry(comparison.rows[0])} at the end"
+        return tag("p", text + (f", over {n} seeds." if n > 1 else "."), class_="headline")
     counts = {name: sum(row.verdict == name for row in others) for name in ORDER}
     parts = [
         f"{counts['better'] or 'none'} better",
         *(f"{counts[name]} {name}" for name in ("worse", "failed") if counts[name]),
         *([f"{counts['no difference']} with no difference"] if counts["no difference"] else []),
     ]
-    n = len(comparison.seeds)
     seeds = "1 seed" if n == 1 else f"{n} seeds"
     what = "1 setting" if len(others) == 1 else f"{len(others)} settings"
     text = f"Of {what} against {comparison.baseline} over {seeds}: {', '.join(parts)}."
@@ -40,19 +42,25 @@ def headline(comparison: Comparison) -> Html:
 
 def verdicts(comparison: Comparison) -> Html:
     """A sentence for each setting, those that say most first."""
-    rows = sorted(comparison.rows, key=lambda row: ORDER.index(row.verdict))
-    if len(rows) == 1:
+    if len(comparison.rows) == 1:
         return Html("")
+    rows = sorted(comparison.rows, key=_weight)
     items = (
         tag(
             "li",
             tag("span", row.verdict, class_="mark"),
-            tag("span", row.sentence),
+            tag("span", tag("b", row.setting), ": ", row.sentence),
             class_=_class(row),
         )
         for row in rows
     )
     return tag("ul", *items, class_="verdicts")
+
+
+def _weight(row: Row) -> tuple[int, float]:
+    """What is better or worse by most comes first; the others keep their order."""
+    tells = row.verdict in ("better", "worse") and row.vs_baseline is not None
+    return ORDER.index(row.verdict), -abs(row.vs_baseline.mean) if tells else 0.0  # type: ignore[union-attr]
 
 
 def _class(row: Row) -> str:
@@ -120,12 +128,13 @@ def breakable(text: str) -> Html:
 
 def _reach(differences: Iterable[Difference | None]) -> float:
     """How far drawn intervals go to both sides of 0: to the widest, but not so far that most are dots."""
-    ends = sorted(
+    ends = [
         max(abs(each.low), abs(each.high))
         for each in differences
         if each is not None and math.isfinite(each.high - each.low)
-    )
-    return min(ends[-1], FAR * statistics.median(ends)) or 1.0 if ends else 1.0
+    ]
+    wide = [end for end in ends if end > 0]
+    return min(max(wide), FAR * statistics.median(wide)) if wide else 1.0
 
 
 def whisker(difference: Difference, reach: float) -> Html:

@@ -10,7 +10,7 @@ from gaf.experiments.comparison import Comparison
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b5568f", "#8a6d00", "#3aa0dd", "#7a3e9d", "#a8330f")
 INK = "#1d2530"
 GREY = "#8a94a1"
-SHOWN = 8  # settings in the figures at first
+MANY, SHOWN = 10, 8  # of more than so many settings, so many are in the figures at first
 
 # As plotly names the dashes, and the same lengths for SVG.
 DASHES = {
@@ -55,6 +55,8 @@ def styles(comparison: Comparison) -> dict[str, Style]:
 
 def _shown_first(comparison: Comparison) -> set[str]:
     """All where they are few; else the baseline and the best."""
+    if len(comparison.rows) <= MANY:
+        return {row.setting for row in comparison.rows}
     sign = -1 if comparison.higher_is_better else 1
     ranked = sorted(
         comparison.rows,

@@ -7,12 +7,17 @@ import io
 import re
 from typing import Any
 
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from gaf.experiments.comparison import Comparison, Difference, Row
 from gaf.reports.columns import Column, columns
 
+# What a narrow terminal goes without, in this order.
+LEAST = ("gap", "time a step", "steps to baseline", "p vs control", "p vs baseline", "vs control")
 COLOURS = {"better": "green", "worse": "red", "failed": "red"}
 MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$&])")
 LATEX = {
@@ -29,32 +34,56 @@ LATEX = {
     "–": "--",
     "µ": r"\textmu{}",
     '"': "''",
+    "[": "{[}",  # at the beginning of a line it would belong to the line break before
 }
 
 
-def terminal(comparison: Comparison) -> Table:
+def terminal(comparison: Comparison) -> Terminal:
     """For a rich console."""
-    table = Table(title=one_line(comparison.title), title_justify="left", pad_edge=False)
-    found = columns(comparison)
-    for column in found:
-        table.add_column(
-            Text(one_line(column.title)),
-            justify="right" if column.value else "left",
-            overflow="fold",
-        )
-    for row in comparison.rows:
-        style = COLOURS.get(row.verdict, "")
-        table.add_row(
-            *(
-                Text(one_line(column.entry(row)), style if _is_verdict(column) else "")
-                for column in found
-            )
-        )
-    return table
+    return Terminal(comparison)
 
 
-def _is_verdict(column: Column) -> bool:
-    return column.title == "verdict"
+class Terminal:
+    """A table as wide as the console: intervals go below, then the least important columns are left out."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        found, wide = list(columns(self.comparison)), True
+        least = [title for title in LEAST if title in (column.title for column in found)]
+        left_out: list[str] = []
+        while True:
+            table = self._table(found, wide)
+            needed = Measurement.get(console, options.update(max_width=10_000), table).maximum
+            if needed <= options.max_width or not (wide or least):
+                break
+            if wide:
+                wide = False
+            else:
+                left_out.append(least.pop(0))
+                found = [column for column in found if column.title not in left_out]
+        yield table
+        if left_out:
+            yield Text(f"No room for: {', '.join(left_out)}.", style="dim")
+
+    def _table(self, found: list[Column], wide: bool) -> Table:
+        table = Table(
+            title=Text(one_line(self.comparison.title)), title_justify="left", box=box.SIMPLE_HEAD
+        )
+        for column in found:
+            side = "right" if column.value else "left"
+            title = one_line(column.title)
+            head = title if wide else "\n".join(title.rsplit(" ", 1))
+            table.add_column(Text(head), justify=side, overflow="fold")
+        for row in self.comparison.rows:
+            table.add_row(*(self._cell(column, row, wide) for column in found))
+        return table
+
+    def _cell(self, column: Column, row: Row, wide: bool) -> Text:
+        text = column.entry(row) if wide else f"{column.text(row)}\n{column.note(row)}".rstrip()
+        style = COLOURS.get(row.verdict, "") if column.title == "verdict" else ""
+        return Text("\n".join(map(one_line, text.split("\n"))), style)
 
 
 def markdown(comparison: Comparison) -> str:

@@ -1,0 +1,164 @@
+"""A comparison of runs that were made one by one: what ``gaf compare`` would have found with them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gaf.experiments.comparison import Comparison, RunRef
+from gaf.experiments.engine import folder as folders
+from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.grid import Outcome, digest, finished
+from gaf.experiments.judge import Entry, judge
+from gaf.experiments.settings import Setting, control
+from gaf.reports import history
+
+MISSING = "there is no run with this seed"
+
+Group = dict[int, tuple[RunConfig, Outcome]]  # runs of one setting, by seed
+
+
+def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
+    """The comparison of finished runs, and the folder that holds them all.
+
+    Runs whose configs differ in the seed alone are one setting. The first setting without a function is the
+    baseline, or the first one. A setting that is another one's matched control is taken for it.
+
+    Raises:
+        ValueError: a folder holds no finished run, or the runs do not belong together; one sentence.
+    """
+    groups: dict[str, Group] = {}
+    for place in dict.fromkeys(path.resolve() for path in places):
+        config, outcome = _run(place)
+        group = groups.setdefault(_key(config), {})
+        if config.seed in group:
+            other = group[config.seed][1].folder
+            raise ValueError(f"{other} and {place} hold the same run; name one of them")
+        group[config.seed] = (config, outcome)
+    _check(groups)
+    groups = _baseline_first(groups)
+    entries, outcomes, seeds = _table(groups)
+    first, outcome = next(iter(next(iter(groups.values())).values()))
+    above = _above([each.folder for group in groups.values() for _, each in group.values()])
+    assert outcome.result is not None
+    several = len(entries) > 1
+    comparison = Comparison(
+        title=f"{len(entries)} settings, as trained one by one" if several else first.name,
+        task=_task(first),
+        score_name=outcome.result.score_name,
+        higher_is_better=outcome.result.higher_is_better,
+        seeds=seeds,
+        baseline=entries[0].name,
+        rows=judge(entries, outcomes, seeds),
+        runs=tuple(
+            RunRef(
+                setting=entry.name,
+                seed=seed,
+                folder=each.folder.relative_to(above).as_posix(),
+                status="diverged" if each.result.diverged else "finished",
+                score=each.result.score,
+            )
+            for entry in entries
+            for seed, each in zip(seeds, outcomes[entry.name], strict=True)
+            if each.result is not None
+        ),
+        tuning=None,
+        **_environment(outcome.folder),
+    )
+    return comparison, above
+
+
+def _run(place: Path) -> tuple[RunConfig, Outcome]:
+    config, outcome = folders.read_config(place), finished(place)
+    if outcome is None:
+        raise ValueError(
+            f"the run in {place} is not finished; go on with: gaf train --resume {place}"
+        )
+    if outcome.result is not None:
+        history.read(place, config.seed, outcome.result.score_name)  # a damaged record is told here
+    return config, outcome
+
+
+def _key(config: RunConfig) -> str:
+    return digest(config.model_copy(update={"seed": 0}))
+
+
+def _check(groups: dict[str, Group]) -> None:
+    """Scores of different tasks do not compare."""
+    runs = [run for group in groups.values() for run in group.values()]
+    (first, found), *others = runs
+    for config, outcome in others:
+        if config.task != first.task:
+            raise ValueError(
+                f"{found.folder} and {outcome.folder} are of different tasks: report them apart"
+            )
+
+
+def _baseline_first(groups: dict[str, Group]) -> dict[str, Group]:
+    """The others keep their order."""
+
+    def has_function(key: str) -> bool:
+        config = next(iter(groups[key].values()))[0]
+        return config.optimizer.activation is not None
+
+    first = next((key for key in groups if not has_function(key)), next(iter(groups)))
+    return {first: groups[first], **groups}
+
+
+def _table(
+    groups: dict[str, Group],
+) -> tuple[list[Entry], dict[str, list[Outcome]], tuple[int, ...]]:
+    seeds = tuple(sorted({seed for group in groups.values() for seed in group}))
+    settings: dict[str, Setting] = {}
+    for key, group in groups.items():
+        config = next(iter(group.values()))[0]
+        taken = [setting.name for setting in settings.values()]
+        name = config.name if config.name not in taken else f"{config.name} ({key[:6]})"
+        kind = "function" if config.optimizer.activation else "rule"
+        settings[key] = Setting(name, kind if settings else "baseline", config)
+    controls = {
+        key: _key(control(setting).config)
+        for key, setting in settings.items()
+        if setting.config.optimizer.activation
+    }
+    for key in {*controls.values()} & {*settings}:
+        if settings[key].kind == "rule":
+            settings[key] = replace(settings[key], kind="control")
+    entries = [
+        Entry(setting, (), settings[controls[key]].name if controls.get(key) in settings else None)
+        for key, setting in settings.items()
+    ]
+    nothing = Outcome(Path(), None, MISSING)
+    outcomes = {
+        settings[key].name: [group[seed][1] if seed in group else nothing for seed in seeds]
+        for key, group in groups.items()
+    }
+    return entries, outcomes, seeds
+
+
+def _above(places: Sequence[Path]) -> Path:
+    """The folder to find all of them from."""
+    return places[0] if len(places) == 1 else Path(os.path.commonpath(places))
+
+
+def _task(config: RunConfig) -> str:
+    task = config.task
+    what = task.kind if task.own else f"{task.model} on {task.data}"
+    length = f"{config.epochs} epochs" if config.epochs else f"{config.iterations} steps"
+    return f"{what}, {length} in batches of {config.batch_size}"
+
+
+def _environment(place: Path) -> dict[str, Any]:
+    """What the first run recorded; nothing where that is not there or not readable."""
+    try:
+        found = dict(json.loads((place / folders.ENVIRONMENT).read_text("utf-8")))
+        command = tuple(map(str, found.pop("command", ())))
+        created = str(found.pop("time", {}).get("began", ""))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {"command": (), "created": "", "environment": {}}
+    found.pop("resumed", None)
+    return {"command": command, "created": created, "environment": found}
