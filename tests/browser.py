@@ -13,6 +13,7 @@ a page that asks any host for anything fails, and every request is recorded besi
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -109,19 +110,28 @@ class Browser:
     def __enter__(self) -> Browser:
         assert PROGRAM is not None, "mark the test with needs_chromium"
         self._profile = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
-        (theirs_in, self._out), (self._in, theirs_out) = os.pipe(), os.pipe()
-        # The shell puts the pipes where Chromium looks for them, whatever their numbers are here.
-        command = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
+        (read, self._out), (self._in, write) = os.pipe(), os.pipe()
+        # The shell puts the pipes where Chromium looks for them; above 9 they are not in its way.
+        theirs = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (read, write)]
+        command = f'exec "$@" 3<&{theirs[0]} 4>&{theirs[1]}'
         self._process = subprocess.Popen(
-            ["sh", "-c", command, "sh", PROGRAM, *FLAGS, f"--user-data-dir={self._profile.name}"],
-            pass_fds=(theirs_in, theirs_out),
+            [
+                "bash",
+                "-c",
+                command,
+                "bash",
+                PROGRAM,
+                *FLAGS,
+                f"--user-data-dir={self._profile.name}",
+            ],
+            pass_fds=theirs,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        os.close(theirs_in)
-        os.close(theirs_out)
+        for each in (read, write, *theirs):
+            os.close(each)
         self._buffer, self._count, self._pages = b"", 0, {}
         return self
 

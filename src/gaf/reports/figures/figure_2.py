@@ -61,7 +61,7 @@ class Saddle(Figure):
             drawing.text(
                 0.5 * number + 0.25,
                 0.9,
-                f"({'ab'[number]}) {name}: falls by {short(_descent(face))} along $w_2$",
+                f"({'ab'[number]}) {name}: falls by {short(_descent(face))} along w₂",
                 ha="center",
                 fontsize=7.5,
             )

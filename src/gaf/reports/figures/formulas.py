@@ -17,7 +17,7 @@ PARAMETERS = ("alpha", "beta")  # what the page has sliders for
 
 
 def functions() -> str:
-    """``{name: {field, slope, potential}}``, each of (t, alpha, beta) for t >= 0, of every function that can be.
+    """``{name: {field, slope, potential}}`` of the functions, each part of (t, alpha, beta) for t >= 0.
 
     A registered function is on the page if it has a symbolic form and the parameters alpha and beta.
     """
@@ -64,4 +64,4 @@ def _code(expression: object) -> str:
     """An expression as JavaScript, on one line."""
     import sympy
 
-    return " ".join(sympy.jscode(expression).split())
+    return " ".join(str(sympy.jscode(expression)).split())

@@ -1,7 +1,7 @@
 """The page to play with: one HTML file that asks nobody for anything.
 
-plotly.js, the style and the code stand in the file, and its policy lets these scripts run and nothing be loaded. The
-code is in ``page/``; what it needs to know of Python's formulas and settings is generated here.
+plotly.js, the style and the code stand in the file, and its policy lets these scripts run and nothing be
+loaded. The code is in ``page/``; what it needs to know of Python's formulas and settings is generated here.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ MAP = "cividis"  # the same to readers with and without colour blindness
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 
-RC: dict[str, Any] = {
+RC: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 7.5,
     "axes.titlesize": 7.5,
