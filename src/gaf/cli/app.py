@@ -12,12 +12,14 @@ import typer
 from gaf.cli.bench import bench
 from gaf.cli.compare import compare
 from gaf.cli.data import data
+from gaf.cli.figure import figure
 from gaf.cli.report import report
 from gaf.cli.train import train
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 app.command()(compare)
 app.command()(bench)
+app.command()(figure)
 app.command()(report)
 app.command()(train)
 app.add_typer(data, name="data")
