@@ -135,7 +135,7 @@ MISTAKES = {
         ["train", "--task", "my_module:make_task", "--set", "task.options.depht=1"],
         "depht",
     ),
-    "model and data of ones own": (["train", "--task", "my_module:Misfit"], "do not fit"),
+    "model and data of ones own": (["train", "--task", "my_module:Misfit"], "fails on two samples"),
     "a score that is not measured": (
         ["train", "--task", "my_module:Unscored", *QUICK],
         "'accuracy'",

@@ -120,7 +120,16 @@ def test_a_pickle_with_code_is_refused_and_not_run(tmp_path, protocol):
     assert not trap.exists()
 
 
+NESTED = (
+    b")" + b"\x85" * 2_000_000
+)  # a tuple in a tuple in a tuple ...: to hash it overflows the stack
+
 HOSTILE = {
+    "a nested key": b"\x80\x04}(" + NESTED + b"K\x01u.",
+    "one nested key": b"\x80\x04}" + NESTED + b"K\x01s.",
+    "a dictionary with a nested key": b"(" + NESTED + b"K\x01d.",
+    "a set": b"\x80\x04\x8f(" + NESTED + b"\x90.",
+    "a frozen set": b"\x80\x04(" + NESTED + b"\x91.",
     "eval": b"cbuiltins\neval\n(V1+1\ntR.",
     "getattr on numpy": b"cnumpy\nload\n(Vx\ntR.",
     "a submodule by dots": b"\x80\x04\x8c\x05numpy\x8c\x0dlinalg.solver\x93.",

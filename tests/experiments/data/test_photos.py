@@ -137,6 +137,15 @@ def test_validation_takes_the_centre(size):
     assert abs(spot[1] - 112) <= 224 // min(size) + 2
 
 
+@pytest.mark.parametrize("size", [(1, 60_000), (60_000, 1), (3, 40_000)])
+def test_a_very_long_image_does_not_fill_the_memory(size):
+    """Resized whole, a line of 60,000 pixels would have 256 x 15,360,000 of them."""
+    image = Image.new("RGB", size, (10, 200, 30))
+    view = photos.validation_view(image, 224)
+    assert view.size == (224, 224)
+    assert view.getpixel((100, 100)) == (10, 200, 30)
+
+
 def test_validation_at_256_is_a_plain_crop():
     pixels = np.random.default_rng(0).integers(0, 256, (256, 256, 3), np.uint8)
     view = photos.validation_view(Image.fromarray(pixels), 224)

@@ -79,14 +79,29 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_with_a_warning(folder
     assert [path.name for path in checkpoint.steps(folder)] == ["step-00000050", "step-00000040"]
 
 
-def test_no_whole_checkpoint_is_a_sentence(folder):
+def test_no_whole_checkpoint_is_a_sentence_again_and_again(folder):
+    """Nothing is touched: the same command must not find an empty folder and begin anew."""
     for path in checkpoint.steps(folder):
         cut(path)
-    with (
-        pytest.warns(UserWarning, match="is damaged"),
-        pytest.raises(ValueError, match="delete the run to begin"),
-    ):
-        checkpoint.latest(folder)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="delete the run to begin"):
+            checkpoint.latest(folder)
+    assert len(checkpoint.steps(folder)) == 2
+
+
+def test_no_flipped_bit_of_a_manifest_is_believed(folder):
+    path = folder / "step-00000030"
+    manifest = path / "manifest.json"
+    whole = manifest.read_bytes()
+    for position in range(8 * len(whole)):
+        content = bytearray(whole)
+        content[position // 8] ^= 1 << position % 8
+        manifest.write_bytes(content)
+        try:
+            checkpoint.verify(path)
+        except checkpoint.Damaged:
+            continue
+        assert json.loads(content) == json.loads(whole)  # a space that became another
 
 
 def test_a_write_that_was_killed_leaves_nothing_that_counts(folder):
@@ -103,8 +118,10 @@ def test_a_step_can_be_saved_twice(folder):
 
 
 def test_an_unknown_format_is_a_sentence(folder):
-    manifest = folder / "step-00000030" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 99'))
+    path = folder / "step-00000030" / "manifest.json"
+    manifest = {**json.loads(path.read_text()), "format": 99}
+    manifest.pop("sha256")
+    files.write_json(path, {**manifest, "sha256": checkpoint._seal(manifest)})
     with pytest.raises(ValueError, match="format 99"):
         checkpoint.verify(folder / "step-00000030")
 
@@ -122,7 +139,8 @@ def test_code_in_a_checkpoint_is_not_executed(folder):
         torch.save({"state": Trap(), "pieces": {}, "own": {}}, file)
     part = path / "part-0.pt"
     about = {"name": part.name, "sha256": files.sha256(part), "bytes": part.stat().st_size}
-    files.write_json(path / "manifest.json", {"format": 1, "step": 30, "parts": [about]})
+    manifest = {"format": 1, "step": 30, "parts": [about]}
+    files.write_json(path / "manifest.json", {**manifest, "sha256": checkpoint._seal(manifest)})
     checkpoint.verify(path)  # its checksums are right
     with pytest.raises(ValueError, match="cannot be read: Weights only load failed"):
         checkpoint.load(path)

@@ -1,5 +1,7 @@
 """The built-in task measures what it says, and misfits are sentences."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 from torch import nn
@@ -116,12 +118,17 @@ class Line(Task):
     def train_source(self):
         return Pairs()
 
+    def test_source(self):
+        return Pairs()
+
     def loss(self, model, batch):
         x, y = batch
         return (model(x) - y).square().mean()
 
 
 class Pairs:
+    fingerprint: ClassVar = {}
+
     def __len__(self):
         return 3
 
@@ -139,9 +146,47 @@ def test_by_default_the_loss_is_measured_sample_by_sample():
 
 
 def test_by_default_a_misfit_is_found_by_the_loss():
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(
+        ValueError, match=r"Line\.loss fails on two samples: .*\(test_tasks\.py:\d+"
+    ):
         Line().check(nn.Linear(2, 1))
     Line().check(nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("method", "gives", "says"),
+    [
+        ("loss", torch.ones(2), r"Wrong\.loss gives shape \(2,\); it is one number"),
+        ("loss", 1.0, r"Wrong\.loss gives 1\.0"),
+        (
+            "outcomes",
+            {"loss": torch.ones(())},
+            r"a row for each sample; for 2 .*'loss' has shape \(\)",
+        ),
+        ("outcomes", {"loss": torch.ones(3)}, r"'loss' has shape \(3,\)"),
+    ],
+)
+def test_what_a_task_gives_is_checked_before_the_training(method, gives, says):
+    class Wrong(Line):
+        pass
+
+    setattr(Wrong, method, lambda *_: gives)
+    with pytest.raises(ValueError, match=says):
+        Wrong().check(nn.Linear(1, 1))
+
+
+def test_a_source_that_is_none_and_a_method_left_out_are_sentences():
+    class NoSource(Line):
+        def test_source(self):
+            return [1, 2]
+
+    with pytest.raises(
+        ValueError, match=r"test_source gives a list, which lacks batches and finger"
+    ):
+        NoSource().check(nn.Linear(1, 1))
+    for method in ("build_model", "train_source", "test_source"):
+        with pytest.raises(ValueError, match=f"Task does not say what its {method} is"):
+            getattr(Task(), method)()
 
 
 def test_better_is_higher_or_lower():

@@ -7,7 +7,7 @@ from pathlib import Path
 from gaf.experiments.data import catalog
 from gaf.experiments.data.errors import DataError, DatasetMissing
 from gaf.experiments.data.folder_source import FolderSource
-from gaf.experiments.data.layouts import SPLITS, Options, default_root
+from gaf.experiments.data.layouts import SPLITS, Options, at_home, default_root
 from gaf.experiments.data.sources import Source, TensorSource
 
 __all__ = ["DataError", "DatasetMissing", "FolderSource", "Source", "TensorSource", "load"]
@@ -54,5 +54,7 @@ def load(
     for what, choice in (("augment", augment), ("strict", strict)):
         if choice not in (None, True, False):
             raise DataError(f"{what} is true or false, not {choice!r}")
-    folder = default_root() if root is None else Path(root).expanduser()
+    if root is not None and not isinstance(root, str | Path):
+        raise DataError(f"root is the path of a folder, not {root!r}")
+    folder = default_root() if root is None else at_home(root)
     return catalog.find(name).open(split, folder, Options(augment, limit, size, workers, strict))

@@ -10,7 +10,14 @@ from pathlib import Path
 from gaf.experiments.data import cifar, digits, idx, names
 from gaf.experiments.data.augment import CropFlip
 from gaf.experiments.data.errors import DataError
-from gaf.experiments.data.layouts import Dataset, Download, FolderDataset, Layout, TensorDataset
+from gaf.experiments.data.layouts import (
+    Dataset,
+    Download,
+    FolderDataset,
+    Layout,
+    TensorDataset,
+    at_home,
+)
 from gaf.experiments.data.sources import Records
 from gaf.experiments.engine.near import did_you_mean
 
@@ -206,7 +213,7 @@ def find(name: str) -> Dataset:
     if name in DATASETS:
         return DATASETS[name]
     if name.startswith(FOLDER_PREFIX):
-        path = Path(name.removeprefix(FOLDER_PREFIX)).expanduser().absolute()
+        path = at_home(name.removeprefix(FOLDER_PREFIX)).absolute()
         by_hand = "name a folder with train/CLASS and val/CLASS in it"
         return FolderDataset(name, str(path), (Layout("folders", (str(path),)),), by_hand=by_hand)
     known = (*DATASETS, f"{FOLDER_PREFIX}PATH")

@@ -21,10 +21,18 @@ from gaf.experiments.data.sources import Records, Source, TensorSource
 SPLITS = ("train", "test")
 
 
+def at_home(path: str | Path) -> Path:
+    """The path, with ~ as the home of the user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
 def default_root() -> Path:
     """The folder that GAF_DATA names, else ``gaf/data`` in the user's cache."""
     if named := os.environ.get("GAF_DATA"):
-        return Path(named).expanduser()
+        return at_home(named)
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "gaf" / "data"
 

@@ -21,6 +21,9 @@ TRIES = 10
 NUMBERS = (
     4 * TRIES + 1
 )  # random ones for an image: area, ratio, left, top of each try, and the flip
+LONGEST = (
+    16  # times the shorter side: what lies beyond is cut off before a validation image is resized
+)
 SHORT_SIDE = 256 / 224  # of a validation image, before its centre is cut out
 
 
@@ -75,6 +78,7 @@ def random_box(width: int, height: int, numbers: Sequence[float]) -> tuple[int, 
 def validation_view(image: Image.Image, size: int) -> Image.Image:
     """The centre of the image, after its shorter side is made a little longer than the square."""
     short = round(size * SHORT_SIDE)
+    image = _without_far_ends(image)
     if image.width <= image.height:
         width, height = short, int(short * image.height / image.width)
     else:
@@ -82,6 +86,16 @@ def validation_view(image: Image.Image, size: int) -> Image.Image:
     image = image.resize((width, height), Image.Resampling.BILINEAR)
     left, top = round((width - size) / 2), round((height - size) / 2)
     return image.crop((left, top, left + size, top + size))
+
+
+def _without_far_ends(image: Image.Image) -> Image.Image:
+    """The middle of a very long image: resized whole, a line of a few pixels would fill the memory."""
+    long = LONGEST * min(image.size)
+    if max(image.size) <= long:
+        return image
+    width, height = min(image.width, long), min(image.height, long)
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
 
 
 def tensor(image: Image.Image) -> Tensor:

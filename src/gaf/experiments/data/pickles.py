@@ -50,7 +50,7 @@ class _Array:
             data = data.encode("latin1")
         if not all(isinstance(n, int) and n >= 0 for n in shape) or math.prod(shape) != len(data):
             raise pickle.UnpicklingError("an array is shorter or longer than its shape")
-        flat = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0)
+        flat = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else _EMPTY
         if self.order == "F":  # the transposed array in columns, as the authors of CIFAR-10 left it
             return flat.view(shape[::-1]).permute(*range(len(shape))[::-1]).contiguous()
         return flat.view(shape)
@@ -76,6 +76,9 @@ for _module in ("numpy.core", "numpy._core"):  # its name before and since numpy
     _STAND_INS[f"{_module}.numeric", "_frombuffer"] = _Array
 
 
+_EMPTY = torch.empty(0, dtype=torch.uint8)
+
+
 class _Refused(Exception):
     """The pickle asks for something else; the message is its name."""
 
@@ -96,7 +99,37 @@ class _Unpickler(_InPython):
             raise _Refused("a change of something that is no array")
         super().load_build()
 
-    dispatch: ClassVar[dict[int, Any]] = {**_InPython.dispatch, pickle.BUILD[0]: load_build}
+    # A key is hashed, and hashing deeply nested tuples would overflow the stack of the process.
+
+    def load_setitem(self) -> None:
+        self._check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        self._check_keys(self.stack[::2])
+        super().load_setitems()
+
+    def load_dict(self) -> None:
+        self._check_keys(self.stack[::2])
+        super().load_dict()
+
+    def _check_keys(self, keys: list[Any]) -> None:
+        if not all(isinstance(key, str | bytes | int) for key in keys):
+            raise _Refused("a key that is neither text nor a number")
+
+    def no_set(self) -> None:
+        raise _Refused("a set")
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **_InPython.dispatch,
+        pickle.BUILD[0]: load_build,
+        pickle.SETITEM[0]: load_setitem,
+        pickle.SETITEMS[0]: load_setitems,
+        pickle.DICT[0]: load_dict,
+        pickle.EMPTY_SET[0]: no_set,
+        pickle.ADDITEMS[0]: no_set,
+        pickle.FROZENSET[0]: no_set,
+    }
 
     def persistent_load(self, pid: Any) -> Any:
         raise _Refused("an object outside the file")

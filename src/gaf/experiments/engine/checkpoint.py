@@ -6,6 +6,7 @@ with the checksum of each part. The run folder must be seen by all processes.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import re
@@ -83,7 +84,7 @@ def _write_part(path: Path, part: dict[str, Any]) -> dict[str, Any]:
 
 def _finish(unfinished: Path, final: Path, step: int, parts: list[Any]) -> None:
     manifest = {"format": FORMAT, "step": step, "parts": parts}
-    files.write_json(unfinished / MANIFEST, manifest)
+    files.write_json(unfinished / MANIFEST, {**manifest, "sha256": _seal(manifest)})
     shutil.rmtree(final, ignore_errors=True)  # only there if this step is done a second time
     unfinished.rename(final)
     files.sync_folder(final.parent)
@@ -98,21 +99,24 @@ def steps(folder: Path) -> list[Path]:
 
 
 def latest(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole; damaged ones are set aside with a warning."""
-    found = steps(folder)
-    for path in found:
+    """The newest checkpoint that is whole; damaged ones after it are set aside with a warning."""
+    damaged: list[tuple[Path, Damaged]] = []
+    for path in steps(folder):
         try:
             verify(path)
-            return path
-        except (Damaged, OSError) as error:
-            aside = path.with_name(f"damaged-{path.name}")
+        except Damaged as error:
+            damaged.append((path, error))
+            continue
+        for each, error in damaged:
+            aside = each.with_name(f"damaged-{each.name}")
             shutil.rmtree(aside, ignore_errors=True)
-            path.rename(aside)
+            each.rename(aside)
             warnings.warn(
-                f"the checkpoint {path.name} is damaged ({error}), trying the one before",
+                f"the checkpoint {each.name} is damaged ({error}), trying the one before",
                 stacklevel=2,
             )
-    if found:
+        return path
+    if damaged:  # nothing is touched: the same command must not begin anew over what there is
         raise ValueError(f"no checkpoint in {folder} is whole; delete the run to begin it again")
     return None
 
@@ -121,18 +125,28 @@ def verify(path: Path) -> list[Path]:
     """The parts of a checkpoint, compared with their checksums."""
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
-        parts = [(path / str(each["name"]), each) for each in manifest["parts"]]
-        version = manifest["format"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        seal = manifest.pop("sha256")
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, LookupError) as error:
         raise Damaged(f"its manifest cannot be read: {error}") from error
-    if version != FORMAT:
+    except AttributeError as error:
+        raise Damaged("its manifest is not what was written") from error
+    if seal != _seal(manifest) or path.name != f"step-{manifest.get('step'):08d}":
+        raise Damaged("its manifest is not what was written")
+    if manifest["format"] != FORMAT:
+        version = manifest["format"]
         raise ValueError(f"{path} has format {version}, this version of gaf reads {FORMAT}")
-    for i, (part, each) in enumerate(parts):
-        if part.name != f"part-{i}.pt" or not part.is_file():
-            raise Damaged(f"part-{i}.pt is missing")
+    parts = [path / f"part-{i}.pt" for i in range(len(manifest["parts"]))]
+    for part, each in zip(parts, manifest["parts"], strict=True):
+        if not part.is_file():
+            raise Damaged(f"{part.name} is missing")
         if part.stat().st_size != each["bytes"] or files.sha256(part) != each["sha256"]:
             raise Damaged(f"{part.name} is not what was written")
-    return [part for part, _ in parts]
+    return parts
+
+
+def _seal(manifest: dict[str, Any]) -> str:
+    """A checksum of the manifest's own content, so that only a whole one is believed."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def load(path: Path, rank: int = 0) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -159,7 +159,7 @@ class RunConfig(Config):
     strategy: Literal["auto", "ddp", "fsdp2"] = "auto"
     devices: Count = 1
     nodes: Count = 1
-    threads: Count | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     channels_last: bool = False
     compile: bool = False

@@ -27,13 +27,14 @@ def make_fabric(config: RunConfig) -> Fabric:
         nodes = int(os.environ["WORLD_SIZE"]) // devices
     else:
         _check_there_are(devices)
+    plugins = _precision(config)
     try:
         fabric = Fabric(
             accelerator=config.accelerator,
             strategy=_strategy(config.strategy, devices * nodes),
             devices=devices,
             num_nodes=nodes,
-            plugins=_precision(config),
+            plugins=plugins,
         )
     except Exception as error:  # Fabric's own, for devices that are not there
         reason = " ".join(str(error).split())

@@ -26,6 +26,17 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def read_json(path: Path, *keys: str) -> dict[str, Any]:
+    """The object in a file of ours; ValueError with a sentence where it, or one of its keys, is gone."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+    if not isinstance(found, dict) or not found.keys() >= set(keys):
+        raise ValueError(f"{path} is damaged: it should hold {', '.join(keys)}")
+    return found
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file under another name, make it last, and rename it."""
     unfinished = path.with_name(f".{path.name}.tmp")

@@ -9,7 +9,6 @@ finished.json       the result, there when the run has ended
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import Any
 
 from gaf.experiments.engine import config as configs
 from gaf.experiments.engine.config import RunConfig
-from gaf.experiments.engine.files import write_json
+from gaf.experiments.engine.files import read_json, write_json
 
 CONFIG, ENVIRONMENT, FINISHED, LOCK = "config.json", "environment.json", "finished.json", ".lock"
 
@@ -86,7 +85,7 @@ def begin(folder: Path, config: RunConfig, facts: dict[str, Any]) -> None:
         write_json(folder / CONFIG, config.model_dump(mode="json"))
     path = folder / ENVIRONMENT
     if path.is_file():
-        first = json.loads(path.read_text("utf-8"))
+        first = read_json(path, "data", "resumed")
         if first["data"] != facts["data"]:
             raise ValueError(
                 f"the data has changed since the run in {folder} began; choose another folder"
@@ -100,7 +99,7 @@ def begin(folder: Path, config: RunConfig, facts: dict[str, Any]) -> None:
 def recorded_threads(folder: Path) -> int | None:
     """The threads a run began with; results depend on them in the last bit."""
     path = folder / ENVIRONMENT
-    return json.loads(path.read_text("utf-8"))["threads"] if path.is_file() else None
+    return read_json(path, "threads")["threads"] if path.is_file() else None
 
 
 @contextmanager

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from gaf.experiments.engine import folder as folders
-from gaf.experiments.engine.files import number
+from gaf.experiments.engine.files import number, read_json
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ def read_result(folder: Path) -> Result:
     path = folder / folders.FINISHED
     if not path.is_file():
         raise ValueError(f"the run in {folder} is not finished: there is no {folders.FINISHED}")
-    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    found = read_json(path, *(each.name for each in fields(Result)))
     for key in ("final", "best"):
         found[key] = {name: number(value) for name, value in found[key].items()}
     return Result(**{**found, "score": number(found["score"]), "folder": folder})

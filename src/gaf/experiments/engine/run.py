@@ -73,6 +73,7 @@ def _train(config: RunConfig, folder: Path, progress: Progress, wish: Wish) -> R
         if fabric.is_global_zero:
             run.progress = progress
             stack.enter_context(folders.locked(folder))
+            folders.check(folder, config)  # again: another process may have begun meanwhile
             folders.begin(folder, config, environment.facts(fabric, run.task))
         fabric.barrier()
         go_on(run)

@@ -22,8 +22,11 @@ Example:
 
 from __future__ import annotations
 
+import inspect
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -63,35 +66,65 @@ class Task:
 
     def build_model(self) -> nn.Module:
         """A new model; its initial weights may use torch's generator, which the engine has seeded."""
-        raise NotImplementedError
+        raise self._left_out("build_model")
 
     def train_source(self) -> Source:
         """Samples by index, in batches that the engine chooses."""
-        raise NotImplementedError
+        raise self._left_out("train_source")
 
     def test_source(self) -> Source:
         """Samples to evaluate on, all of them, in order."""
-        raise NotImplementedError
+        raise self._left_out("test_source")
+
+    def _left_out(self, method: str) -> ValueError:
+        return ValueError(f"{type(self).__name__} does not say what its {method} is")
 
     def check(self, model: nn.Module) -> None:
         """Raise ValueError with a sentence where model and data do not fit; called before training.
 
-        By default the loss of two samples is computed, on the CPU.
+        By default the loss and the outcomes of two samples are computed, on the CPU.
         """
-        source = self.train_source()
+        me = type(self).__name__
+        for which in ("train_source", "test_source"):
+            source = getattr(self, which)()
+            lacks = [
+                name for name in ("batches", "fingerprint", "__len__") if not hasattr(source, name)
+            ]
+            if lacks:
+                kind = type(source).__name__
+                raise ValueError(f"{me}.{which} gives a {kind}, which lacks {' and '.join(lacks)}")
+        with evaluating(model):
+            loss = self._tried("loss", model, self.train_source())
+            if not isinstance(loss, Tensor) or loss.ndim:
+                found = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+                raise ValueError(
+                    f"{me}.loss gives {found}; it is one number, the mean of the batch"
+                )
+            samples = min(2, len(self.test_source()))
+            for name, rows in self._tried("outcomes", model, self.test_source()).items():
+                if not rows.ndim or len(rows) != samples:
+                    raise ValueError(
+                        f"{me}.outcomes needs a row for each sample; for {samples} samples "
+                        f"{name!r} has shape {tuple(rows.shape)}"
+                    )
+
+    def _tried(self, method: str, model: nn.Module, source: Source) -> Any:
+        """What a method gives for two samples; a sentence where torch refuses them."""
         pair = torch.arange(min(2, len(source)))
         stream = source.batches([pair], seed=0, epoch=0, device=torch.device("cpu"))
-        with evaluating(model):
-            try:
-                self.loss(model, next(iter(stream)))
-            except RuntimeError as error:
-                raise ValueError(
-                    f"the model and the data do not fit: {first_line(error)}"
-                ) from error
+        try:
+            return getattr(self, method)(model, next(iter(stream)))
+        except RuntimeError as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            mine = [each for each in frames if each.filename == inspect.getsourcefile(type(self))]
+            place = f" ({Path(mine[-1].filename).name}:{mine[-1].lineno})" if mine else ""
+            raise ValueError(
+                f"{type(self).__name__}.{method} fails on two samples: {first_line(error)}{place}"
+            ) from error
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         """The mean loss over the samples of a batch."""
-        raise NotImplementedError
+        raise self._left_out("loss")
 
     def outcomes(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
         """What :meth:`metrics` needs of each test sample: tensors whose first axis runs over the batch.
