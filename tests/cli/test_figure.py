@@ -62,7 +62,7 @@ def test_bad_input_is_one_sentence_and_exit_status_2(figure, tmp_path):
     (tmp_path / "file").write_text("")
     calls = {
         (3,): "choose from 1, 2, 4",
-        ("one",): "not a valid int",
+        ("one",): "valid int",
         (): "Missing argument",
         (1, "--alpha", -1): "alpha must be positive",
         (1, "--alpha", "nan"): "alpha must be positive",
