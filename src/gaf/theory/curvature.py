@@ -30,7 +30,7 @@ C_BAND = "c_n = min{c_n^L, c_n^H}"
 C_BAND_G = "(c_n)^G = min{(c_n^L)^G, (c_n^H)^G}"
 
 #: What each theorem assumes in the sound reading.
-ASSUMED = {
+ASSUMED: dict[int, tuple[str, ...]] = {
     1: (SEPARABLE, RESTRAINED, L_RISES, L_RISES_G, L_BAND, L_BAND_G),
     2: (SEPARABLE, STEEP, C_RISES, C_RISES_G, C_BAND, C_BAND_G),
 }

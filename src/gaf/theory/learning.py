@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +65,7 @@ def deep_sigmoid(depth: int = 12, width: int = 32, seed: int = 0) -> nn.Sequenti
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers: list[nn.Module] = []
-        for before, after in zip(sizes, sizes[1:], strict=False):
+        for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.Sigmoid()]
         return nn.Sequential(*layers, nn.Linear(width, 10)).double()
 

@@ -66,9 +66,9 @@ def theorem_6(f: Functions, scale: Tensor, power: Tensor, start: Tensor, eta: Te
         {STEEP: f.slope > 1, UNSTABLE: scale < 0, BELOW: below | (f.slope <= 1), SEPARABLE: every},
         behind == 0,
         lambda i: (
-            f"{f.named(i)}, ε₃ = {f.crossover[i]:.4g}, g = {scale[i]:.4g} w^{power[i] - 1:g}, η = {eta[i]:.4g}, "
-            f"from w = {start[i]:.4g}: after {behind[i]:g} steps at {shown[i, 0]:.4g} without and "
-            f"{shown[i, 1]:.4g} with f"
+            f"{f.named(i)}, ε₃ = {f.crossover[i]:.4g}, g = {scale[i]:.4g} w^{power[i] - 1:g}, "
+            f"η = {eta[i]:.4g}, from w = {start[i]:.4g}: after {behind[i]:g} steps at "
+            f"{shown[i, 0]:.4g} without and {shown[i, 1]:.4g} with f"
         ),
     )
 
@@ -128,7 +128,8 @@ def coupled() -> Trials:
     moved = [-eta * (x[0] - x[1]).item() for x in (g, f(g))]
     below = bool((g.abs() < f.crossover).all())
     named = (STEEP, UNSTABLE, BELOW, SEPARABLE)
-    met = dict(zip(named, torch.tensor([[f.slope > 1], [True], [below], [False]]), strict=True))
+    holds = torch.tensor([[f.slope > 1], [True], [below], [False]])
+    met: dict[str, Tensor] = dict(zip(named, holds, strict=True))
     text = (
         f"arctan(0.1, 20), L = w₁w₂, η = 0.1, from w = (0.11, 0.1), gradients below ε₃ = {f.crossover:.4g}: "
         f"after one step w₁ − w₂ has moved by {moved[0]:.4g} without and {moved[1]:.4g} with f"

@@ -95,8 +95,9 @@ def by_layer(
     for name, gradient in zip(named, gradients, strict=True):
         before, after = gradient.abs(), f(gradient).abs()
         below = (before < f.crossover).double().mean().item()
-        sizes = (x.item() for x in (before.mean(), after.mean(), before.max(), after.max()))
-        found.append(Layer(name, *sizes, below))
+        mean, mean_after = before.mean().item(), after.mean().item()
+        largest, largest_after = before.max().item(), after.max().item()
+        found.append(Layer(name, mean, mean_after, largest, largest_after, below))
     return found
 
 
