@@ -79,6 +79,16 @@ def test_a_clipped_quartic_in_closed_form():
     check(plateau(2.0, 3.0), ValueClip(0.1), GRID[::3])
 
 
+@pytest.mark.parametrize("name", ["arctan", "tanh", "log"])
+def test_closed_forms_do_not_overflow(name):
+    """cosh(711) is too large for a float64; β·g is 4e5 here."""
+    f = gaf.functions.function_type(name)(0.1, 2e5)
+    w = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
+    h = torch.tensor([2.0, 0.4], dtype=torch.float64)
+    expected = (f.integral(w * h) / h).sum(-1)
+    assert closed_form(PAPER, f)(w).item() == pytest.approx(expected.item(), rel=1e-12)
+
+
 def test_the_loss_itself_needs_no_transform():
     for loss in (PAPER, TypeOne(), TypeTwo()):
         assert (closed_form(loss, None)(GRID) - loss(GRID)).abs().max() <= 1e-14

@@ -149,14 +149,33 @@ def _is_integral(integrand: Any, found: Any, t: Any, values: dict[Any, Any]) -> 
     )
 
 
+def _is_for_floats(part: Any) -> bool:
+    """Whether torch cannot take a number as it is: a root such as 2^(1/3), or an integer beyond int64."""
+    if not part.is_number:
+        return False
+    return not part.is_Number or (part.is_Rational and max(abs(part.p), part.q) > 2**53)
+
+
+def without_overflow(expr: Any) -> Any:
+    """The form to compute with: ln cosh(x) as x + ln(1 + exp(-2x)) - ln 2, as cosh(711) is too large."""
+    import sympy
+
+    def is_log_cosh(part: Any) -> bool:
+        return isinstance(part, sympy.log) and isinstance(part.args[0], sympy.cosh)
+
+    def spread(part: Any) -> Any:
+        x = part.args[0].args[0]
+        return x + sympy.log(1 + sympy.exp(-2 * x)) - sympy.log(2)
+
+    return expr.replace(is_log_cosh, spread)
+
+
 def _compiled(t: Any, expr: Any) -> Callable[[Tensor], Tensor]:
     """An expression over tensors; a constant becomes a tensor too."""
     import sympy
 
-    # torch has no power of a number to a fraction, such as a limit's root in a condition
-    expr = expr.replace(
-        lambda part: part.is_number and not part.is_Number, lambda part: part.evalf(17)
-    )
+    expr = without_overflow(expr)
+    expr = expr.replace(_is_for_floats, lambda part: part.evalf(17))
     function = sympy.lambdify(t, expr, modules="torch")
     return lambda x: function(x) + torch.zeros_like(x)
 

@@ -72,11 +72,11 @@ def line_integral(
     total = torch.zeros_like(start[:, 0])
     scale = None
     for _ in range(BISECTIONS):
-        value, moment = _apply(gauss(), field, start, end, line, low, high)
+        value, moment, size = _apply(gauss(), field, start, end, line, low, high)
         with torch.no_grad():
-            second, its_moment = _apply(lobatto(), field, start, end, line, low, high)
+            second, its_moment, _ = _apply(lobatto(), field, start, end, line, low, high)
             if scale is None:
-                scale = torch.zeros_like(total).index_add(0, line, value.abs())
+                scale = torch.zeros_like(total).index_add(0, line, size.detach())
             gap = torch.maximum((value - second).abs(), (moment - its_moment).abs())
             rough = gap > TOLERANCE * scale[line]
         total = total.index_add(0, line[~rough], value[~rough])
@@ -94,11 +94,15 @@ def line_integral(
 
 def _apply(
     rule: Rule, field: Field, start: Tensor, end: Tensor, line: Tensor, low: Tensor, high: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The integral over panels, each a part [low, high] of its line, and its first moment."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The integral over panels, each a part [low, high] of its line, its first moment, and its size.
+
+    The size is the integral without signs: on a saddle the terms cancel, and 0 is nothing to compare with.
+    """
     nodes, weights = rule
     width = (high - low)[:, None]
     share = low[:, None] + width * (nodes + 1) / 2
     a, along = start[line][:, None], (end - start)[line][:, None]
-    values = (field(a + share[..., None] * along) * along).sum(-1) * weights * width / 2
-    return values.sum(-1), (values * nodes).sum(-1)
+    terms = field(a + share[..., None] * along) * along * (weights * width / 2)[..., None]
+    values = terms.sum(-1)
+    return values.sum(-1), (values * nodes).sum(-1), terms.abs().sum((-1, -2))
