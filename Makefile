@@ -13,8 +13,8 @@ BENCH ?= --growth --training --save
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## run the quick start
-	@$(BIN)/python examples/quickstart.py
+demo: $(READY) ## does it help? gaf compare on digits, two minutes, ends with a page (again: rm -r runs/demo)
+	@$(BIN)/gaf compare --out runs/demo
 
 test: $(READY) ## run the tests and the examples in docstrings, README and examples/
 	@$(PYTEST) -n 2 -m "not slow"

@@ -102,7 +102,7 @@ def run_grid(
     """Train each config once, in ``folder``, in this order as far as the executor keeps it.
 
     Returns:
-        The outcomes by :func:`digest`.
+        The outcomes by :func:`digest`, in the order of the configs.
 
     Raises:
         Stopped: a signal came; what is finished stays so, what was in progress has a checkpoint.
@@ -136,7 +136,7 @@ def run_grid(
                 watch.look()
     finally:
         watch.end()
-    return outcomes
+    return {key: outcomes[key] for key in wanted}
 
 
 def finished(folder: Path) -> Outcome | None:

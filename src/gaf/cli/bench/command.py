@@ -51,6 +51,9 @@ def bench(
         bool,
         typer.Option("--engine", help="Only time the training engine against a bare loop."),
     ] = False,
+    only_grid: Annotated[
+        bool, typer.Option("--grid", help="Only time runs side by side against one by one.")
+    ] = False,
     only_kernels: Annotated[
         bool, typer.Option("--kernels", help="Only tell which kernels this machine has.")
     ] = False,
@@ -77,7 +80,9 @@ def bench(
     if only_kernels:
         return _tell_kernels(json_path)
     if only_engine:
-        return _time_engine(repeats or (5 if quick else 15), json_path)
+        return _time_trainings("engine", repeats or (5 if quick else 15), json_path)
+    if only_grid:
+        return _time_trainings("grid", repeats or (3 if quick else 7), json_path)
     names = tuple(SHAPES) if shapes in (None, "all") else (shapes,)
     if quick and shapes is None:
         names = ("resnet50", "tiny")
@@ -140,17 +145,19 @@ def _tell_kernels(json_path: Path | None) -> int:
     return 0
 
 
-def _time_engine(repeats: int, json_path: Path | None) -> int:
+def _time_trainings(what: str, repeats: int, json_path: Path | None) -> int:
+    """``engine`` or ``grid``: modules that need more than the rest of the bench."""
     try:
-        from gaf.cli.bench import engine
+        from gaf.cli.bench import engine, grid
 
-        found = engine.measure(repeats, Console(stderr=True))
+        module = {"engine": engine, "grid": grid}[what]
+        found = module.measure(repeats, Console(stderr=True))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("gaf"):
             raise
         message = f"needs {error.name}: pip install 'activated-gradients[lab]'"
-        raise typer.BadParameter(message, param_hint="--engine") from None
-    _console().print(engine.table(found))
+        raise typer.BadParameter(message, param_hint=f"--{what}") from None
+    _console().print(module.table(found))
     if json_path is not None:
         record.write_json(json_path, found)
     return 0

@@ -1,0 +1,199 @@
+"""`gaf compare` as people run it: a table, a page, one line for a mistake, and kills that lose nothing."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gaf.cli.app import run
+from gaf.experiments.comparison import read
+from tests.experiments.engine import processes
+from tests.experiments.engine.processes import ROOT, wait_for
+from tests.experiments.grid_tasks import KIND, HerePool
+
+F = "arctan(0.1, 20)@momentum"
+TINY = (
+    *("compare", KIND, "--seeds", "2", "--settings", "arctan(0.1, 20), adam"),
+    *("--set", "epochs=3", "--set", "batch_size=16", "--set", "accelerator=cpu"),
+)
+TIMES = ("created", "command", "environment", "seconds_per_step")
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the command adds the current folder
+
+
+def table(folder):
+    """The comparison in a folder, times aside."""
+    return {
+        **{k: v for k, v in read(folder).model_dump().items() if k not in (*TIMES, "rows")},
+        "rows": [
+            {k: v for k, v in row.model_dump().items() if k not in TIMES}
+            for row in read(folder).rows
+        ],
+    }
+
+
+def test_help_shows_an_example(capsys):
+    assert run(["compare", "--help"]) == 0
+    assert "Example: gaf compare" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (["--settings", "adma"], "unknown setting 'adma'; did you mean 'adam'"),
+        (["digits-cnn-sgd"], "unknown recipe 'digits-cnn-sgd'; did you mean"),
+        (["nowhere:make"], "the task nowhere:make cannot be imported"),
+        (["--seeds", "0"], "--seeds"),
+        (["digits-cnn-sgdm", "--set", "optimizer.lrr=1"], "did you mean 'optimizer.lr'"),
+        (["digits-cnn-sgdm", "--set", "devices=2"], "one device"),
+        (["digits-cnn-sgdm", "--out", "file"], "file is not a folder"),
+        (["digits-cnn-sgdm", "--out", "."], "not empty and holds no comparison"),
+        (["--what"], "No such option"),
+    ],
+)
+def test_one_line_for_a_mistake(capsys, tmp_path, args, complaint):
+    (tmp_path / "file").write_text("")
+    assert run(["compare", *args]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert complaint in err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]  # nothing was begun
+
+
+def test_a_comparison_and_the_same_again(capsys, tmp_path, monkeypatch):
+    """A table, verdicts and a page; the second time from what is there; one seed crashes in both."""
+    monkeypatch.setattr("gaf.experiments.pool.Pool", HerePool)
+    args = [*TINY, "--set", "task.options.crash=1", "--seeds", "3"]
+    assert run(args) == 0
+    out, err = capsys.readouterr()
+    folder = tmp_path / "runs" / "compare-Trouble"
+    assert "RuntimeError: a crash" in err
+    assert f"{F}: " in out
+    assert "1 of 3 runs failed" in out
+    assert f"page: {Path('runs/compare-Trouble/report.html')}" in out
+    assert "\x1b" not in out + err  # no table that moves, no colours in a pipe
+    first = table(folder)
+    finished = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/finished.json")}
+    assert len(finished) == 2 * 4  # baseline, f, its control, adam
+    assert run([*args, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "8 of 12 runs were finished before" in err
+    found = json.loads(out)
+    assert [row["setting"] for row in found["rows"]] == ["baseline", F, f"control({F})", "adam"]
+    assert table(folder) == first
+    assert finished == {
+        path: path.stat().st_mtime_ns for path in folder.glob("runs/*/finished.json")
+    }
+
+
+def start(folder, *changes):
+    sets = [part for change in changes for part in ("--set", change)]
+    args = [*TINY, "--seeds", "3", "--out", str(folder), "--workers", "2", *sets]
+    # a session of its own, so that the whole tree can be killed at once
+    return processes.start(args, cwd=ROOT, start_new_session=True)
+
+
+def finished(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/finished.json")}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The table of a comparison that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("whole") / "c"
+    process = start(folder, "task.options.pause=0.02")
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return table(folder)
+
+
+def workers_of(process):
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True
+    )
+    return [int(each) for each in listed.stdout.split()]
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on_and_gives_the_same_table(whole, tmp_path):
+    """SIGKILL of the whole tree, again and again, each time a little later; no finished run is repeated."""
+    folder, kept, kills = tmp_path / "c", {}, 0
+    chance = random.Random(0)
+    while True:
+        process = start(folder, "task.options.pause=0.02")
+        goal = len(kept) + chance.choice([2, 3, 4])
+        try:
+            wait_for(process, lambda: len(finished(folder)) >= goal)  # noqa: B023
+        except AssertionError:  # it has come to its end
+            break
+        time.sleep(chance.uniform(0, 0.3))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        kills += 1
+        now = finished(folder)
+        assert kept.items() <= now.items()
+        kept = now
+    assert process.returncode == 0
+    assert kills >= 2
+    assert kept.items() <= finished(folder).items()
+    assert table(folder) == whole
+
+
+@pytest.mark.slow
+def test_a_killed_worker_loses_nothing(whole, tmp_path):
+    process = start(tmp_path / "c", "task.options.pause=0.02")
+    for goal in (1, 4):
+        wait_for(process, lambda: len(finished(tmp_path / "c")) >= goal)  # noqa: B023
+        os.kill(workers_of(process)[0], signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert table(tmp_path / "c") == whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_something_that_resumes(whole, tmp_path, number):
+    folder = tmp_path / "c"
+    process = start(folder, "task.options.pause=0.02")
+    wait_for(process, lambda: len(finished(folder)) >= 1)
+    os.killpg(process.pid, number)  # as a terminal does it
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "go on with: gaf compare" in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert list(folder.glob("runs/*/checkpoints/*"))
+    kept = finished(folder)
+    process = start(folder, "task.options.pause=0.02")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "runs were finished before" in err
+    assert kept.items() <= finished(folder).items()
+    assert table(folder) == whole
+
+
+@pytest.mark.slow
+def test_a_killed_parent_and_an_immediate_second_start(whole, tmp_path):
+    """Its processes are still saving when the second comes: that waits for them, and nothing fails."""
+    folder = tmp_path / "c"
+    process = start(folder, "task.options.pause=0.02")
+    wait_for(process, lambda: len(finished(folder)) >= 1)
+    process.kill()
+    process.wait()
+    again = start(folder, "task.options.pause=0.02")
+    process.communicate()
+    _, err = again.communicate(timeout=120)
+    assert again.returncode == 0, err
+    assert "failed" not in err
+    assert table(folder) == whole
