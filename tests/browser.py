@@ -145,7 +145,7 @@ class Browser:
         os.close(self._in)
         self._profile.cleanup()
 
-    def open(self, path: Path, *, width: int = 1280, height: int = 900) -> Page:
+    def open(self, path: Path, fragment: str = "", *, width: int = 1280, height: int = 900) -> Page:
         """Load a file and wait until it is there."""
         target = self.send("Target.createTarget", {"url": "about:blank"})["targetId"]
         opened = self.send("Target.attachToTarget", {"targetId": target, "flatten": True})
@@ -153,7 +153,7 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.send(f"{domain}.enable")
         page.resize(width, height)
-        page.send("Page.navigate", url=path.resolve().as_uri())
+        page.send("Page.navigate", url=path.resolve().as_uri() + fragment)
         page.wait("document.readyState == 'complete' && location.protocol == 'file:'")
         return page
 

@@ -32,10 +32,10 @@ def test_help_shows_an_example(figure):
 def test_files_are_written_and_named(figure, tmp_path):
     status, out, err = figure(2, 4, 4)
     assert status == 0
-    names = ["figure-2.png", "figure-2.svg", "explore.html#saddle"]
-    names += ["figure-4.png", "figure-4.svg", "explore.html#curves"]
+    names = ["figure-2.png", "figure-2.svg", "figure-4.png", "figure-4.svg", "explore.html"]
     assert out.split() == [f"figures/{name}" for name in names]
-    assert all((tmp_path / name.partition("#")[0]).is_file() for name in out.split())
+    assert all((tmp_path / name).is_file() for name in out.split())
+    assert 'const OPEN = "saddle"' in (tmp_path / "figures/explore.html").read_text("utf-8")
     assert "figure 2: a saddle, original and equivalent ..." in err  # plain lines: no terminal
     assert "\x1b" not in err
 
@@ -62,7 +62,7 @@ def test_bad_input_is_one_sentence_and_exit_status_2(figure, tmp_path):
     (tmp_path / "file").write_text("")
     calls = {
         (3,): "choose from 1, 2, 4",
-        ("one",): "valid int",
+        ("one",): "valid integer",
         (): "Missing argument",
         (1, "--alpha", -1): "alpha must be positive",
         (1, "--alpha", "nan"): "alpha must be positive",

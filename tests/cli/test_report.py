@@ -58,6 +58,17 @@ def test_runs_make_one_page_in_the_folder_above(capsys, tmp_path):
         assert "Of 1 setting against plain over 2 seeds" in text
 
 
+def test_a_folder_of_both_and_of_a_run_in_progress(capsys, tmp_path):
+    example(tmp_path / "all" / "compared")
+    for name in ("done", "going"):
+        write_run(tmp_path / "all" / name, 0.9, 0, None, name=name)
+    (tmp_path / "all" / "going" / "finished.json").unlink()
+    assert run(["report", "all"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split(os.sep)[-2] for line in out.splitlines()] == ["compared", "done"]
+    assert err == f"gaf: left out all{os.sep}going, which is not finished\n"
+
+
 @pytest.mark.usefixtures("compared")
 def test_a_folder_of_comparisons_gets_a_page_for_each(capsys, tmp_path):
     example(tmp_path / "all" / "one")
@@ -103,7 +114,7 @@ def mistakes(tmp_path):
         ([], "FOLDER"),
         (["nowhere"], "there is no folder nowhere"),
         (["file"], "there is no folder file"),
-        (["empty"], "empty holds no comparison and no run"),
+        (["empty"], "empty holds no comparison and no finished run"),
         (["damaged"], "comparison.json"),
         (["other"], "lacks the key"),
         (["unfinished"], "not finished"),

@@ -202,7 +202,7 @@ def write_run(
     }
     (place / "finished.json").write_text(json.dumps(result))
     environment = {
-        "command": ["gaf", "train", "digits-cnn-sgdm"],
+        "command": ["/somewhere/bin/gaf", "train", "digits-cnn-sgdm"],
         "versions": {"torch": "2.13.0+cpu"},
         "data": {},
         "resumed": [],

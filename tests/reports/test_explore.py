@@ -187,6 +187,15 @@ def test_the_page_says_that_the_measures_disagree(explore):
     assert "no ζ" in explore.run("byId('disagree').textContent")
 
 
+def test_where_f_only_scales_the_page_says_that_nothing_changed(explore):
+    change(explore, "beta", 0)
+    change(explore, "alpha", 1000)
+    change(explore, "radius", 0)
+    said = explore.run("byId('disagree').textContent")
+    assert said.startswith("By ζ, arctan leaves this loss as it is")
+    assert "disagree" not in said
+
+
 def test_norm_clipping_is_never_shown_as_exact(explore):
     change(explore, "shown", "norm clipping")
     assert "no gradient" in explore.run("byId('what').textContent")
@@ -210,6 +219,11 @@ def test_figures_open_on_their_own_scene(tmp_path):
         crossover = gaf.Arctan(0.123, 17).crossover
         assert math.isclose(settings["radius"], crossover / 2)
         assert (opened.complaints, opened.requests) == ([], [])
+        # the address may name another scene; what it must not name is ignored
+        for fragment, scene in (("#bowl", "bowl"), ("#toString", "bowl")):
+            opened = browser.open(path, fragment)
+            assert opened.run("byId('scene').value") == scene
+            assert opened.complaints == []
 
 
 def test_a_request_and_an_error_would_be_seen(tmp_path):

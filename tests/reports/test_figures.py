@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gaf.reports.figures import FIGURES, Settings, find, write
+from gaf.reports.figures import FIGURES, Settings, find, write, write_page
 from gaf.reports.figures.base import short
 
 
@@ -92,6 +92,8 @@ def test_figure_4_is_as_its_names_say(drawn):
 def test_the_same_numbers_make_the_same_file(tmp_path, drawn):
     figure, svg = drawn[4]
     write(figure, tmp_path)
+    pages = [write_page(Settings(), "bowl", tmp_path).read_bytes() for _ in range(2)]
+    assert pages[0] == pages[1]
     assert (tmp_path / "figure-4.svg").read_text("utf-8") == svg
     assert (tmp_path / "figure-4.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(each.name for each in tmp_path.iterdir()) == [

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from gaf.reports.gather import gather
+from gaf.reports.tables import markdown
 from tests.reports.example import write_run
 
 F = "arctan(0.1, 20)"
@@ -47,6 +48,8 @@ def test_settings_seeds_baseline_and_control_are_found(runs, tmp_path):
     assert found.row("with f").vs_control.mean == pytest.approx(0.025)
     assert {run.folder for run in found.runs} == {path.name for path in runs}
     assert found.environment["versions"] == {"torch": "2.13.0+cpu"}
+    assert found.environment["trained by"]["a-f-1"] == ["gaf", "train", "digits-cnn-sgdm"]
+    assert found.command[:3] == ("gaf", "report", "b-plain-0")
 
 
 def test_one_run(runs):
@@ -55,13 +58,17 @@ def test_one_run(runs):
     assert found.title == "with f"
     assert [run.folder for run in found.runs] == ["."]
     assert len(found.rows) == 1
+    assert found.command == ("gaf", "train", "digits-cnn-sgdm")
 
 
 def test_a_seed_that_one_setting_lacks_is_not_compared(runs):
     found, _ = gather(runs[:3])  # f on both seeds, plain on seed 0
     assert found.row("with f").vs_baseline.n == 1
     assert list(found.row("plain").failed) == [1]
-    assert len(found.runs) == 3  # a run that was not made is not listed as failed
+    assert len(found.runs) == 3
+    text = found.row("plain").sentence + markdown(found)
+    assert "1 of 2 not run" in text
+    assert "failed" not in text
 
 
 def test_settings_of_one_name_are_told_apart(runs):

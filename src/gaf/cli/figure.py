@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -16,7 +15,7 @@ from rich.console import Console
 from gaf.cli.failing import said_in_a_sentence
 
 if TYPE_CHECKING:
-    from gaf.reports.figures import Figure
+    from gaf.reports.figures import Figure, Settings
 
 
 def figure(
@@ -52,12 +51,14 @@ def figure(
         settings = Settings(alpha, beta, norm)
         kinds = [find(number) for number in dict.fromkeys(numbers)]
         results = [_draw(kind, settings, out, chosen) for kind in kinds]
+        page = _page(settings, kinds[0].scene, out) if "html" in chosen else None
     if as_json:
         from gaf.experiments.engine.files import plain
 
-        print(json.dumps(plain({"figures": results}), indent=2))
+        print(json.dumps(plain({"figures": results, "page": page}), indent=2))
     else:
-        print("\n".join(path for result in results for path in result["files"]))
+        paths = [path for result in results for path in result["files"]]
+        print("\n".join(paths + ([page] if page else [])))
     return 0
 
 
@@ -70,28 +71,35 @@ def _formats(asked: list[str] | None) -> tuple[str, ...]:
     return tuple(form for form in FORMATS if not asked or form in asked)
 
 
-def _draw(kind: type[Figure], settings: Any, out: Path, formats: tuple[str, ...]) -> dict[str, Any]:
-    """Draw one figure, with a sign of life meanwhile; returns what it shows and where."""
-    from gaf.reports.figures import write
+def _draw(
+    kind: type[Figure], settings: Settings, out: Path, formats: tuple[str, ...]
+) -> dict[str, Any]:
+    """Draw one figure; returns what it shows and where."""
+    from gaf.reports.figures import PRINT, write
 
-    console = Console(stderr=True)
-    said = f"figure {kind.number}: {kind.title}"
-    start = time.monotonic()
-    if not console.is_terminal:
-        print(f"{said} ...", file=sys.stderr)
-    with console.status(said) if console.is_terminal else nullcontext(), _writable():
+    with _working(f"figure {kind.number}: {kind.title}"):
         drawn = kind(settings)
-        files = write(drawn, out, formats)
-    print(f"figure {kind.number}: {time.monotonic() - start:.1f} s", file=sys.stderr)
-    paths = [f"{path}#{kind.scene}" if path.suffix == ".html" else str(path) for path in files]
-    return {"figure": kind.number, "title": kind.title, "files": paths, **drawn.numbers()}
+        paths = write(drawn, out, [form for form in formats if form in PRINT])
+    files = [str(path) for path in paths]
+    return {"figure": kind.number, "title": kind.title, "files": files, **drawn.numbers()}
+
+
+def _page(settings: Settings, scene: str, out: Path) -> str:
+    from gaf.reports.figures import write_page
+
+    with _working("the page"):
+        return str(write_page(settings, scene, out))
 
 
 @contextmanager
-def _writable() -> Iterator[None]:
-    """Say in a line what is wrong with the folder or the disk."""
+def _working(said: str) -> Iterator[None]:
+    """A sign of life; what is wrong with the folder or the disk becomes a sentence."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        print(f"{said} ...", file=sys.stderr)
     try:
-        yield
+        with console.status(said) if console.is_terminal else nullcontext():
+            yield
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         raise ValueError(f"{place}{error.strerror or error}") from None

@@ -61,30 +61,45 @@ def report(
 
 def _comparisons(folders: list[Path]) -> list[tuple[Comparison, Path]]:
     """Each comparison that was named, and one of all runs that were named."""
-    from gaf.experiments import comparison
+    from gaf.experiments.comparison import COMPARISON, read
     from gaf.experiments.engine.folder import CONFIG
     from gaf.reports.gather import gather
-
-    def within(folder: Path, file: str) -> list[Path]:
-        inner = sorted(path.parent for path in folder.glob(f"*/{file}"))
-        return [folder] if (folder / file).is_file() else inner
 
     compared: list[Path] = []
     runs: list[Path] = []
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"there is no folder {folder}")
-        here = within(folder, comparison.COMPARISON)
-        compared += here
-        alone = [] if here else within(folder, CONFIG)
-        runs += alone
-        if not here and not alone:
-            raise ValueError(
-                f"{folder} holds no comparison and no run: "
-                f"there is no {comparison.COMPARISON} and no {CONFIG}"
-            )
-    found = [(comparison.read(folder), folder) for folder in dict.fromkeys(compared)]
+        if (folder / COMPARISON).is_file():
+            compared.append(folder)
+        elif (folder / CONFIG).is_file():
+            runs.append(folder)
+        else:
+            inner = _within(folder, COMPARISON), _finished(_within(folder, CONFIG))
+            if not any(inner):
+                raise ValueError(
+                    f"{folder} holds no comparison and no finished run: "
+                    f"there is no {COMPARISON} and no {CONFIG}"
+                )
+            compared += inner[0]
+            runs += inner[1]
+    found = [(read(folder), folder) for folder in dict.fromkeys(compared)]
     return [*found, gather(runs)] if runs else found
+
+
+def _within(folder: Path, file: str) -> list[Path]:
+    return sorted(path.parent for path in folder.glob(f"*/{file}"))
+
+
+def _finished(runs: list[Path]) -> list[Path]:
+    """Of runs that nobody named, those that are finished; the others are told."""
+    from gaf.experiments.engine.folder import FINISHED
+
+    done = [run for run in runs if (run / FINISHED).is_file()]
+    for run in runs:
+        if run not in done:
+            print(f"gaf: left out {run}, which is not finished", file=sys.stderr)
+    return done
 
 
 def _page(comparison: Comparison, folder: Path) -> Path:

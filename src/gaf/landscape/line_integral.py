@@ -27,8 +27,6 @@ PANELS = 500  # for a line, on average; a smooth field with some corners needs f
 TOWARDS_START = (0.0, *(0.5**k for k in range(30, -1, -1)))
 
 Field = Callable[[Tensor], Tensor]
-
-
 Rule = tuple[Tensor, Tensor]  # nodes on [-1, 1] and their weights
 
 

@@ -132,7 +132,9 @@ def _score(row: Row, digits: int) -> str:
 
 def _lost(row: Row, n: int) -> str:
     notes = [f"{row.diverged} of {n} diverged"] if row.diverged else []
-    notes += [f"{len(row.failed)} of {n} failed"] if row.failed else []
+    failed = sum(map(bool, row.failed.values()))  # without an error a seed was not run at all
+    notes += [f"{failed} of {n} failed"] if failed else []
+    notes += [f"{len(row.failed) - failed} of {n} not run"] if len(row.failed) > failed else []
     return f"({', '.join(notes)})" if notes else ""
 
 

@@ -9,15 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gaf.experiments.comparison import Comparison, RunRef
+from gaf.experiments.comparison import Comparison, Row, RunRef
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.grid import Outcome, digest, finished
 from gaf.experiments.judge import Entry, judge
 from gaf.experiments.settings import Setting, control
 from gaf.reports import history
-
-MISSING = "there is no run with this seed"
 
 Group = dict[int, tuple[RunConfig, Outcome]]  # runs of one setting, by seed
 
@@ -42,8 +40,10 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
     _check(groups)
     groups = _baseline_first(groups)
     entries, outcomes, seeds = _table(groups)
-    first, outcome = next(iter(next(iter(groups.values())).values()))
-    above = _above([each.folder for group in groups.values() for _, each in group.values()])
+    runs = [run for group in groups.values() for run in group.values()]
+    first, outcome = runs[0]
+    places = [each.folder for _, each in runs]
+    above = _above(places)
     assert outcome.result is not None
     several = len(entries) > 1
     comparison = Comparison(
@@ -53,7 +53,7 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
         higher_is_better=outcome.result.higher_is_better,
         seeds=seeds,
         baseline=entries[0].name,
-        rows=judge(entries, outcomes, seeds),
+        rows=tuple(map(_not_run, judge(entries, outcomes, seeds))),
         runs=tuple(
             RunRef(
                 setting=entry.name,
@@ -67,7 +67,7 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
             if each.result is not None
         ),
         tuning=None,
-        **_environment(outcome.folder),
+        **_environment(places, above),
     )
     return comparison, above
 
@@ -132,12 +132,17 @@ def _table(
         Entry(setting, (), settings[controls[key]].name if controls.get(key) in settings else None)
         for key, setting in settings.items()
     ]
-    nothing = Outcome(Path(), None, MISSING)
+    nothing = Outcome(Path(), None)  # no error either: it was not run
     outcomes = {
         settings[key].name: [group[seed][1] if seed in group else nothing for seed in seeds]
         for key, group in groups.items()
     }
     return entries, outcomes, seeds
+
+
+def _not_run(row: Row) -> Row:
+    """A seed that a setting was not trained with is no failure."""
+    return row.model_copy(update={"sentence": row.sentence.replace("runs failed", "seeds not run")})
 
 
 def _above(places: Sequence[Path]) -> Path:
@@ -152,13 +157,30 @@ def _task(config: RunConfig) -> str:
     return f"{what}, {length} in batches of {config.batch_size}"
 
 
-def _environment(place: Path) -> dict[str, Any]:
-    """What the first run recorded; nothing where that is not there or not readable."""
+def _environment(places: Sequence[Path], above: Path) -> dict[str, Any]:
+    """What the first run recorded about the machine, and the command of each."""
+    first, *others = [_recorded(place) for place in places]
+    began = str(first.pop("time", {}).get("began", ""))
+    own = first.pop("command", [])
+    first.pop("resumed", None)
+    if not others:
+        return {"command": tuple(own), "created": began, "environment": first}
+    commands = (own, *(each.get("command", []) for each in others))
+    names = [place.relative_to(above).as_posix() for place in places]
+    return {
+        "command": ("gaf", "report", *names),
+        "created": began,
+        "environment": {**first, "trained by": dict(zip(names, commands, strict=True))},
+    }
+
+
+def _recorded(place: Path) -> dict[str, Any]:
+    """A run's environment.json; nothing where that is not there or not readable."""
     try:
         found = dict(json.loads((place / folders.ENVIRONMENT).read_text("utf-8")))
-        command = tuple(map(str, found.pop("command", ())))
-        created = str(found.pop("time", {}).get("began", ""))
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {"command": (), "created": "", "environment": {}}
-    found.pop("resumed", None)
-    return {"command": command, "created": created, "environment": found}
+        program, *rest = map(str, found.get("command") or [""])
+        # how the program was found on that machine is nobody's business
+        command = [Path(program).name, *rest] if program else []
+        return {**found, "command": command, "time": dict(found.get("time", {}))}
+    except (OSError, ValueError, TypeError):
+        return {}

@@ -2,6 +2,6 @@
 
 from gaf.reports.figures.base import Figure, Settings
 from gaf.reports.figures.registry import FIGURES, find
-from gaf.reports.figures.save import FORMATS, write
+from gaf.reports.figures.save import FORMATS, PRINT, write, write_page
 
-__all__ = ["FIGURES", "FORMATS", "Figure", "Settings", "find", "write"]
+__all__ = ["FIGURES", "FORMATS", "PRINT", "Figure", "Settings", "find", "write", "write_page"]

@@ -11,6 +11,7 @@ from dataclasses import fields
 
 from gaf.functions import Activation, function_type, names
 from gaf.landscape import closed_form
+from gaf.landscape.closed_form import without_overflow
 from gaf.theory.problems import Separable, quadratic
 
 PARAMETERS = ("alpha", "beta")  # what the page has sliders for
@@ -51,7 +52,7 @@ def _function(f: Activation) -> str:
     assert form is not None
     field = form(t, *symbols)
     # the equivalent loss of w²/2 is the potential itself
-    potential = closed_form(quadratic([1.0]), f).sides[0][0]
+    potential = without_overflow(closed_form(quadratic([1.0]), f).sides[0][0])
     # 1 - tanh(x)² is 0 in floats long before it is; sympy's shorter form 1 / cosh(x)² is not
     slope = sympy.simplify(sympy.diff(field, t))
     parts = {"field": field, "slope": slope, "potential": potential}

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaf.experiments.engine.files import write_whole
 from gaf.reports.figures import style
-from gaf.reports.figures.base import Figure
+from gaf.reports.figures.base import Figure, Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-FORMATS = ("png", "svg", "html")
+PRINT = ("png", "svg")
+FORMATS = (*PRINT, "html")
 DPI = 300
-PAGE = "explore.html"  # one page for all figures
+PAGE = "explore.html"
 # No dates and no program names in a file: the same numbers make the same file.
 METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
-def write(figure: Figure, folder: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:
-    """Write a figure in some formats; returns the files."""
+def write(figure: Figure, folder: Path, formats: Iterable[str] = PRINT) -> list[Path]:
+    """Write a figure for print in some formats; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    paths = []
     for form in formats:
-        if form == "html":
-            from gaf.reports.figures.page import page
+        paths.append(folder / f"figure-{figure.number}.{form}")
+        write_whole(paths[-1], _drawn(figure, form))
+    return paths
 
-            path, content = folder / PAGE, page(figure.settings, figure.scene).encode()
-        else:
-            path, content = folder / f"figure-{figure.number}.{form}", _drawn(figure, form)
-        write_whole(path, content)
-        written.append(path)
-    return written
+
+def write_page(settings: Settings, scene: str, folder: Path) -> Path:
+    """Write the page to play with, which is one for all figures and opens on a scene."""
+    from gaf.reports.figures.page import page
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / PAGE, page(settings, scene).encode())
+    return folder / PAGE
 
 
 def _drawn(figure: Figure, form: str) -> bytes:

@@ -131,8 +131,9 @@ function drawMeasures(settings, made) {
       { className: row.name === shownName(settings) ? "now" : "" }))
   );
   const [original, now] = [rows[0], rows.find((row) => row.name === settings.name)];
-  let said = `By ζ, ${settings.name} ${verdict(now.condition, original.condition)}; by anisotropy at d = 1 it ${verdict(now.ratios[2], original.ratios[2])}.`;
-  if (now.condition > original.condition && now.ratios[2] < original.ratios[2]) {
+  const [byZeta, byRatio] = [verdict(now.condition, original.condition), verdict(now.ratios[2], original.ratios[2])];
+  let said = `By ζ, ${settings.name} ${byZeta}; by anisotropy at d = 1 it ${byRatio}.`;
+  if (byZeta.endsWith("worse") && byRatio.endsWith("better")) {
     said += " The two measures disagree: f flattens the field where gradients are large, which spoils ζ, and makes its components alike, which is what anisotropy sees.";
   }
   byId("disagree").textContent = convex ? said : "A saddle is not convex: it has no c, and so no ζ.";
@@ -217,7 +218,7 @@ function begin() {
   );
   for (const [id, value] of Object.entries(FIRST)) setValue(id, value);
   const asked = location.hash.slice(1) || OPEN;
-  if (asked in SCENES) byId("scene").value = asked;
+  if (Object.hasOwn(SCENES, asked)) byId("scene").value = asked;
   chooseScene();
   byId("scene").addEventListener("change", chooseScene);
   let waiting = 0; // draws once for all changes between two frames
