@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from gaf.cli.app import run
+from gaf.experiments import recipes
 from gaf.experiments.engine.folder import read_config
 from tests.experiments.engine.processes import ENVIRONMENT
 from tests.experiments.engine.tiny import KIND
@@ -54,7 +55,9 @@ def test_json_is_all_there_is_on_stdout(capsys, tmp_path):
     assert found.keys() >= {"final", "best", "diverged", "seconds_per_step", "folder", "score"}
     assert (tmp_path / "here" / "finished.json").exists()
     assert run([*TINY, "--out", "here", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == found  # not run twice
+    out, err = capsys.readouterr()
+    assert json.loads(out) == found  # not run twice
+    assert err == "gaf: this run was finished before; nothing was trained\n"
     assert run(["train", "--resume", "here", "--task", KIND, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == found
 
@@ -67,10 +70,11 @@ def test_a_divergence_is_told_and_is_no_error(capsys):
 
 
 def test_a_recipe_lends_its_settings_to_a_task_of_ones_own(tmp_path):
-    assert run(["train", "digits-cnn-sgdm", "--task", KIND, *QUICK, "--out", "here"]) == 0
-    config = read_config(tmp_path / "here")
+    """In a folder of its own: the recipe's is for the recipe's task."""
+    assert run(["train", "digits-cnn-sgdm", "--task", KIND, *QUICK]) == 0
+    config = read_config(tmp_path / "runs" / "Tiny-digits-cnn-sgdm-seed0")
     assert config.task.kind == KIND
-    assert config.name == "digits-cnn-sgdm"
+    assert config.optimizer == recipes.get("digits-cnn-sgdm").optimizer
 
 
 OWN = """

@@ -135,22 +135,27 @@ def _check_task(task: str) -> None:
 
 def _recipe(name: str | None, task: str | None) -> RunConfig:
     """A recipe, with the user's own task in the place of its own, or plain settings for that task."""
+    from gaf.experiments import recipes
     from gaf.experiments.engine.config import read
 
-    data: dict[str, Any] = {"name": (task or "").partition(":")[2], **OWN_TASK}
-    if name is not None:
-        from gaf.experiments import recipes
-
-        data = recipes.get(name).model_dump(mode="json")
-    return read(data if task is None else {**data, "task": {"kind": task}})
+    if task is None:
+        return recipes.get(name or "")
+    own = task.partition(":")[2]
+    if name is None:
+        return read({"name": own, **OWN_TASK, "task": {"kind": task}})
+    # not under the recipe's name: its folder is for the recipe's own task
+    data = recipes.get(name).model_dump(mode="json")
+    return read({**data, "name": f"{own}-{name}", "task": {"kind": task}})
 
 
 def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
     from gaf.experiments.engine import run
+    from gaf.experiments.engine.folder import FINISHED
     from gaf.experiments.engine.progress import ConsoleProgress
     from gaf.experiments.engine.signals import Interrupted
 
     warnings.showwarning = _warn
+    before = (folder / FINISHED).is_file()
     try:
         result = run.train(config, folder, progress=ConsoleProgress(Console(stderr=True)))
     except Interrupted as stopped:
@@ -173,6 +178,8 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
             raise
         raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
     if _first():
+        if before:
+            print("gaf: this run was finished before; nothing was trained", file=sys.stderr)
         print(json.dumps(_plain(result)) if as_json else _sentence(result))
     return 0
 

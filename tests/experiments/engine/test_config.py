@@ -23,7 +23,8 @@ BASE = {
 
 
 def test_a_config_survives_json():
-    config = override(read(BASE), ["task.model_options.depth=8", "schedule.milestones=[1, 2.5]"])
+    changes = ["task.model_options.depth=8", "schedule.name=step"]
+    config = override(read(BASE), [*changes, "schedule.milestones=[1, 2.5]"])
     assert read(config.model_dump_json()) == config
     assert config.schedule.milestones == (1, 2.5)
 
@@ -61,6 +62,8 @@ def test_a_config_is_frozen():
         ("no equals sign", "is not key=value"),
         ("name=123", None),
         ("iterations=10", None),
+        ("schedule.milestones=[3]", "milestones belongs to the schedule 'step', not to 'cosine'"),
+        ("schedule.gamma=0.5", "gamma belongs to the schedule 'step', not to 'cosine'"),
         ("threads=null", None),
         ("task.model_options.a.b=3", None),
     ],
@@ -79,6 +82,12 @@ def test_changes_are_judged_together():
     adam = ["optimizer.name=adam", "optimizer.momentum=0", "optimizer.betas=[0.8, 0.9]"]
     assert override(read(BASE), adam).optimizer.betas == (0.8, 0.9)
     assert override(read(BASE), ["iterations=7"]).epochs is None
+    assert override(read(BASE), ["iterations=7", "epochs=null"]).iterations == 7
+    for both in (["epochs=2", "iterations=7"], ["iterations=7", "epochs=2"]):
+        with pytest.raises(ValueError, match="epochs or iterations, one of the two"):
+            override(read(BASE), both)
+    with pytest.raises(ValueError, match="floor belongs to the schedule 'cosine'"):
+        override(read(BASE), ["schedule.name=constant", "schedule.floor=0.1"])
 
 
 def test_every_key_can_be_set_to_what_it_is():

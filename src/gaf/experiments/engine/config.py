@@ -133,6 +133,13 @@ class ScheduleConfig(Config):
     milestones: tuple[Positive, ...] = ()
     gamma: Positive = 0.1
 
+    @model_validator(mode="after")
+    def _own_keys(self) -> ScheduleConfig:
+        for key, owner in (("floor", "cosine"), ("milestones", "step"), ("gamma", "step")):
+            if self.name != owner and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} belongs to the schedule {owner!r}, not to {self.name!r}")
+        return self
+
 
 class RunConfig(Config):
     """One training.

@@ -12,25 +12,34 @@ from gaf.experiments.engine.config import RunConfig, explain, keys, read
 from gaf.experiments.engine.near import did_you_mean
 
 FREE = ("task.data_options.", "task.model_options.", "task.options.")  # dicts of a task's own keys
+LENGTHS = ("epochs", "iterations")  # a run has one of them
 
 
 def override(config: RunConfig, changes: Sequence[str]) -> RunConfig:
     """The config with changes such as ``"optimizer.lr=0.05"`` made, all of them at once.
 
     A value is read as JSON (``0.05``, ``true``, ``null``, ``[0.9, 0.99]``), and as text where it is not
-    JSON or the key wants text. Setting ``iterations`` unsets ``epochs``, and the other way round.
+    JSON or the key wants text. Setting ``iterations`` unsets ``epochs``, and the other way round; setting
+    both is refused.
 
     Example:
         >>> config = read({"name": "a", "task": {"data": "digits", "model": "mlp"}, "epochs": 3})
         >>> override(config, ["optimizer.lr=0.05", "task.model_options.depth=8"]).optimizer.lr
         0.05
     """
-    data = config.model_dump(mode="json")
+    data, lengths = config.model_dump(mode="json"), set()
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals:
             raise ValueError(f"{change!r} is not key=value")
-        _set(data, key.strip(), _value(key.strip(), text))
+        key = key.strip()
+        value = _value(key, text)
+        _set(data, key, value)
+        if key in LENGTHS and value is not None:
+            lengths.add(key)
+            data.update({other: None for other in LENGTHS if other != key})
+    if len(lengths) > 1:
+        raise ValueError("set epochs or iterations, one of the two")
     return read(data)
 
 
@@ -73,5 +82,3 @@ def _set(data: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(inner, dict):
             raise ValueError(f"{key!r} goes into {part!r}, which holds a value")
     inner[last] = value
-    if value is not None and key in ("epochs", "iterations"):
-        data["iterations" if key == "epochs" else "epochs"] = None
