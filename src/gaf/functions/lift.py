@@ -8,7 +8,7 @@ dtypes below 32 bits in float32, rounded once at the end.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -46,12 +46,20 @@ def local_shard(g: Tensor) -> Tensor:
     """The part of ``g`` that this process holds; refuses a DTensor whose sum is still pending."""
     if not is_dtensor(g):
         return g
-    if any(placement.is_partial() for placement in g.placements):  # type: ignore[attr-defined]
-        raise ValueError(
-            "a DTensor with a Partial placement is a sum still to be made, and f of a sum is not "
-            "the sum of f: call redistribute() first"
-        )
+    refuse_partial([g])
     return g.to_local()  # type: ignore[attr-defined]
+
+
+def refuse_partial(tensors: Iterable[Tensor | None]) -> None:
+    """Raise if one is a DTensor whose sum over processes is still pending."""
+    if "torch.distributed.tensor" not in sys.modules:
+        return
+    for g in tensors:
+        if is_dtensor(g) and any(placement.is_partial() for placement in g.placements):  # type: ignore[union-attr]
+            raise ValueError(
+                "a DTensor with a Partial placement is a sum still to be made, and f of a sum is not "
+                "the sum of f: call redistribute() first"
+            )
 
 
 def real_values(g: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from gaf.optim.activate import activate, deactivate, is_activated
 from gaf.optim.adam import Adam, AdamW
 from gaf.optim.exclude import exclude_bias_and_norm
+from gaf.optim.factory import create_optimizer
 from gaf.optim.grad import activate_grad_
 from gaf.optim.monitor import Monitor
 from gaf.optim.rules import PLACEMENTS
@@ -21,6 +22,7 @@ __all__ = [
     "activate",
     "activate_grad_",
     "activation_of",
+    "create_optimizer",
     "deactivate",
     "exclude_bias_and_norm",
     "is_activated",

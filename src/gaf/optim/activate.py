@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 
 from gaf.functions import Activation, as_activation
+from gaf.functions.lift import refuse_partial
 from gaf.optim import settings
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.grad import write_grad
@@ -185,6 +186,9 @@ def _activated_closure(
 
 @torch.no_grad()
 def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
+    for group in optimizer.param_groups:  # all of them before any is activated
+        if group.get("gaf_function") is not None:
+            refuse_partial([p.grad for p in group["params"]])
     compiling = torch.compiler.is_compiling()
     if not compiling and _marks(optimizer) == optimizer.__dict__.get("_gaf_done"):
         return  # a step that calls its parent's step comes here twice

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from gaf.functions import Activation, as_activation
-from gaf.functions.lift import is_dtensor, real_values
+from gaf.functions.lift import real_values
 from gaf.kernels import native
 from gaf.optim.monitor import Monitor
+from gaf.optim.sharding import on_any_process
 
 
 @torch.no_grad()
@@ -32,7 +33,8 @@ def activate_grad_(
         parameters: tensors whose ``.grad`` is activated; those without one are passed over.
         activation: the function, or its name.
         error_if_nonfinite: raise if a gradient holds inf or NaN, before anything is modified. Needs a
-            device sync, and one all-reduce where gradients are sharded DTensors.
+            device sync, and an all-reduce of one number where gradients are sharded DTensors (one for
+            each dimension of their mesh).
         monitor: a :class:`gaf.Monitor` that records what f sees.
 
     Returns:
@@ -56,7 +58,7 @@ def activate_grad_(
     owners = list({id(p.grad): p for p in parameters if p.grad is not None}.values())
     grads: list[Tensor] = [p.grad for p in owners]  # type: ignore[misc]
     if error_if_nonfinite:
-        _raise_if_nonfinite(largest_absolute(grads), any(map(is_dtensor, grads)))
+        _raise_if_nonfinite(largest_absolute(grads), grads)
     if monitor is not None:
         monitor.begin_step()
         monitor.observe(0, f, grads)
@@ -88,11 +90,8 @@ def largest_absolute(grads: Sequence[Tensor]) -> Tensor:
     return torch.stack([v.abs().amax().to(device, dtype) for v in values]).amax()
 
 
-def _raise_if_nonfinite(largest: Tensor, sharded: bool) -> None:
-    bad = (~torch.isfinite(largest)).to(torch.int32)
-    if sharded:
-        torch.distributed.all_reduce(bad, op=torch.distributed.ReduceOp.MAX)
-    if bad.item():
+def _raise_if_nonfinite(largest: Tensor, grads: Sequence[Tensor]) -> None:
+    if on_any_process(~torch.isfinite(largest), grads).item():
         raise RuntimeError(
             "a gradient holds inf or NaN, so nothing was activated; under a GradScaler call "
             "scaler.unscale_(optimizer) first and let scaler.step skip the step, or pass "

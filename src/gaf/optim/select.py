@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import _default_to_fused_or_foreach
 
+from gaf.functions.lift import refuse_partial
 from gaf.kernels import native
 from gaf.optim.settings import Group
 
@@ -31,6 +32,7 @@ def implementation(group: Group, *lists: Sequence[Tensor | None]) -> str:
             return "triton" if _on_cuda(lists[0]) else "native"
         if fused:
             raise RuntimeError(f"`fused=True` cannot be honoured: {reason}; leave `fused` unset")
+    refuse_partial(lists[1])  # the kernels have done so
     if group["differentiable"] or any(t is not None and t.is_sparse for t in lists[1]):
         return "single"
     if foreach is None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gaf.functions import Activation, function_type
+from gaf.functions import Activation, as_activation, function_type
 from gaf.functions.lift import elementwise
 from gaf.optim.rules import PLACEMENTS
 
@@ -62,7 +62,8 @@ def activation_of(group: Group) -> Activation | None:
 
 def formula_of(group: Group) -> Callable[[Tensor], Tensor] | None:
     """The group's f on tensors, from its plain values (no object to build, so torch.compile can)."""
-    if "activation" in group:
+    # ZeroRedundancyOptimizer copies the arguments it was made with into the groups before each step.
+    if "activation" in group and as_activation(group["activation"]) != activation_of(group):
         raise ValueError(
             'a parameter group\'s "activation" is read when the group is added; later set '
             'group["gaf_function"] and group["gaf_params"], or use gaf.ParamScheduler'

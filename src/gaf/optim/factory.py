@@ -1,0 +1,112 @@
+"""An optimizer by one string, as configurations and command lines name it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import ParamsT
+
+from gaf.functions import Activation, parse
+from gaf.optim import settings
+from gaf.optim.activate import activate
+from gaf.optim.adam import Adam, AdamW
+from gaf.optim.base import ActivatedOptimizer
+from gaf.optim.sgd import SGD
+
+OURS: dict[str, type[ActivatedOptimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
+
+# OPTIMIZER[+FUNCTION][@PLACEMENT]; a function may hold a plus of its own, as in tanh(1e+2, 3).
+_NAME = re.compile(
+    r"\s*(?P<optimizer>\w+)\s*(?:\+(?P<function>[^@]*))?(?:@\s*(?P<placement>\w*)\s*)?"
+)
+
+
+def create_optimizer(name: str, params: ParamsT, **arguments: Any) -> torch.optim.Optimizer:
+    """Make an optimizer from a name such as ``"sgd+arctan(0.1, 20)@momentum"``.
+
+    Args:
+        name: an optimizer, a ``+`` and a function, an ``@`` and a placement; the last two may be left out.
+            ``sgd``, ``adam`` and ``adamw`` are ours, any other of torch.optim is served by
+            :func:`gaf.activate`, in whatever case of letters.
+        params: what torch's optimizers take: parameters, or groups of them.
+        **arguments: of the optimizer, such as ``lr``.
+
+    Example:
+        >>> import gaf, torch
+        >>> w = torch.zeros(3, requires_grad=True)
+        >>> opt = gaf.create_optimizer("sgd+arctan(0.1, 20)@momentum", [w], lr=0.1, momentum=0.9)
+        >>> type(opt), gaf.activation_of(opt.param_groups[0])
+        (<class 'gaf.optim.sgd.SGD'>, Arctan(alpha=0.1, beta=20.0))
+        >>> opt = gaf.create_optimizer("rmsprop+tanh(0.2, 10)", [w], lr=0.01)
+        >>> isinstance(opt, torch.optim.RMSprop), gaf.is_activated(opt)
+        (True, True)
+    """
+    if isinstance(params, nn.Module):
+        raise TypeError("create_optimizer takes parameters: pass model.parameters(), not the model")
+    return optimizer_maker(name)(params, **arguments)
+
+
+def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
+    """What makes the optimizer of a name from parameters and arguments; a wrong name is refused here."""
+    optimizer, f, placement = _read(name)
+    if optimizer in OURS:
+
+        def make(params: ParamsT, **arguments: Any) -> torch.optim.Optimizer:
+            chosen = {"activation": f, "placement": placement}
+            _refuse_twice(name, chosen, arguments)
+            return OURS[optimizer](params, **arguments, **chosen)
+
+        return make
+    kind = _of_torch(optimizer)
+    if placement not in (None, "gradient"):
+        raise ValueError(
+            f'{name!r}: {kind.__name__} takes placement "gradient" only; {placement!r} is for sgd'
+        )
+
+    def make_activated(params: ParamsT, **arguments: Any) -> torch.optim.Optimizer:
+        _refuse_twice(name, {"activation": f, "placement": placement}, arguments)
+        made = kind(params, **arguments)
+        return made if f is None else activate(made, f)
+
+    return make_activated
+
+
+def _read(name: str) -> tuple[str, Activation | None, str | None]:
+    """Optimizer, function and placement; each of the last two is None where it is not named."""
+    match = _NAME.fullmatch(name) if isinstance(name, str) else None
+    if match is None:
+        raise ValueError(
+            f"cannot read {name!r}: write an optimizer, a function and a placement, such as "
+            "'sgd+arctan(0.1, 20)@momentum'"
+        )
+    function, placement = match["function"], match["placement"]
+    f = None if function is None else parse(function)
+    if f is None and placement is not None:
+        raise ValueError(
+            f"{name!r} names a placement and no function: write 'sgd+arctan@{placement}'"
+        )
+    return match["optimizer"].lower(), f, settings.check_placement(placement)
+
+
+def _of_torch(name: str) -> type[torch.optim.Optimizer]:
+    known = {
+        each.lower(): kind
+        for each, kind in vars(torch.optim).items()
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+    }
+    known.pop("optimizer")
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+        raise ValueError(f"unknown optimizer {name!r}; {hint}")
+    return known[name]
+
+
+def _refuse_twice(name: str, chosen: dict[str, Any], arguments: dict[str, Any]) -> None:
+    for key in chosen.keys() & arguments.keys():
+        raise TypeError(f"{key} is set by the name {name!r}: leave {key}= out")

@@ -1,0 +1,92 @@
+"""gaf.create_optimizer: one string makes what the constructors make, and a wrong one says what to write."""
+
+import pytest
+import torch
+
+import gaf
+from tests.optim.helpers import assert_same, make_model, snapshot, train
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "by_hand"),
+    [
+        (
+            "sgd+arctan(0.1,20)@momentum",
+            {"momentum": 0.9},
+            lambda p: gaf.SGD(p, lr=0.05, momentum=0.9, activation="arctan", placement="momentum"),
+        ),
+        (
+            " SGD + tanh(alpha=2e-1, beta=1e+1) @ update ",
+            {"momentum": 0.9},
+            lambda p: gaf.SGD(
+                p, lr=0.05, momentum=0.9, activation="tanh(0.2, 10)", placement="update"
+            ),
+        ),
+        (
+            "sgd+log",
+            {},
+            lambda p: gaf.SGD(p, lr=0.05, activation=gaf.Log(), placement="gradient"),
+        ),
+        ("adam", {}, lambda p: torch.optim.Adam(p, lr=0.05)),
+        ("adamw+log(0.2,10)", {}, lambda p: gaf.AdamW(p, lr=0.05, activation=gaf.Log(0.2, 10))),
+        (
+            "RMSprop+arctan@gradient",
+            {"alpha": 0.9},
+            lambda p: gaf.activate(torch.optim.RMSprop(p, lr=0.05, alpha=0.9), gaf.Arctan()),
+        ),
+        ("nadam", {}, lambda p: torch.optim.NAdam(p, lr=0.05)),
+    ],
+)
+def test_equals_the_constructor(name, arguments, by_hand):
+    named, other = make_model(), make_model()
+    opt = gaf.create_optimizer(name, named.parameters(), lr=0.05, **arguments)
+    reference = by_hand(other.parameters())
+    assert isinstance(opt, type(reference))
+    train(named, opt, 3)
+    train(other, reference, 3)
+    assert_same(snapshot(opt), snapshot(reference))
+
+
+def test_groups_keep_their_own():
+    model = make_model()
+    groups = gaf.exclude_bias_and_norm(model, activation=None)
+    for name in ("sgd+arctan", "rmsprop+arctan"):
+        opt = gaf.create_optimizer(name, [dict(group) for group in groups], lr=0.1)
+        assert [gaf.activation_of(group) for group in opt.param_groups] == [gaf.Arctan(), None]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "sentence"),
+    [
+        ("", {}, "cannot read '': write an optimizer, a function and a placement"),
+        (7, {}, "cannot read 7"),
+        ("sgd+arctan@momentum@update", {}, "cannot read"),
+        ("sdg+arctan", {}, "unknown optimizer 'sdg'; did you mean 'sgd'"),
+        ("optimizer", {}, "unknown optimizer 'optimizer'"),
+        ("sgd+arcten", {}, "did you mean 'arctan'"),
+        ("sgd+", {}, "cannot read ''"),
+        ("sgd+arctan@momentun", {"momentum": 0.9}, "did you mean 'momentum'"),
+        ("sgd+arctan@", {}, "unknown placement ''"),
+        ("sgd@momentum", {}, "names a placement and no function"),
+        ("sgd+arctan@momentum", {}, "needs a momentum above 0"),
+        ("adam+arctan@momentum", {}, "Adam takes placement"),
+        ("rmsprop+arctan@momentum", {}, 'RMSprop takes placement "gradient" only'),
+        ("sgd+__import__('os')", {}, "cannot read"),
+    ],
+)
+def test_a_wrong_name_is_refused_in_a_sentence(name, arguments, sentence):
+    with pytest.raises(ValueError, match="^.*$") as caught:
+        gaf.create_optimizer(name, [torch.zeros(2, requires_grad=True)], **arguments)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["sgd+arctan", "rmsprop+arctan", "rmsprop"])
+def test_what_the_name_sets_is_not_set_twice(name):
+    with pytest.raises(TypeError, match="activation is set by the name"):
+        gaf.create_optimizer(name, [torch.zeros(2)], activation=gaf.Log())
+
+
+def test_a_model_is_not_parameters():
+    with pytest.raises(TypeError, match=r"pass model\.parameters\(\)"):
+        gaf.create_optimizer("sgd", make_model(), lr=0.1)
