@@ -1,5 +1,7 @@
 """gaf.create_optimizer: one string makes what the constructors make, and a wrong one says what to write."""
 
+import re
+
 import pytest
 import torch
 
@@ -71,13 +73,12 @@ def test_groups_keep_their_own():
         ("sgd+arctan@momentum", {}, "needs a momentum above 0"),
         ("adam+arctan@momentum", {}, "Adam takes placement"),
         ("rmsprop+arctan@momentum", {}, 'RMSprop takes placement "gradient" only'),
-        ("sgd+__import__('os')", {}, "cannot read"),
+        ("sgd+__import__('os')", {}, "unknown gradient activation function '__import__'"),
     ],
 )
 def test_a_wrong_name_is_refused_in_a_sentence(name, arguments, sentence):
-    with pytest.raises(ValueError, match="^.*$") as caught:
+    with pytest.raises(ValueError, match=re.escape(sentence)) as caught:
         gaf.create_optimizer(name, [torch.zeros(2, requires_grad=True)], **arguments)
-    assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
