@@ -24,6 +24,7 @@ L_RISES = "ℓ_n^L < ℓ_n^H"
 L_RISES_G = "(ℓ_n^L)^G < (ℓ_n^H)^G"
 L_BAND = "ℓ_n = max{ℓ_n^L, ℓ_n^H}"
 L_BAND_G = "(ℓ_n)^G = max{(ℓ_n^L)^G, (ℓ_n^H)^G}"
+CONVEX = "c > 0: L is strongly convex"
 C_RISES = "c_n^L < c_n^H"
 C_RISES_G = "(c_n^L)^G < (c_n^H)^G"
 C_BAND = "c_n = min{c_n^L, c_n^H}"
@@ -32,10 +33,11 @@ C_BAND_G = "(c_n)^G = min{(c_n^L)^G, (c_n^H)^G}"
 #: What each theorem assumes in the sound reading.
 ASSUMED: dict[int, tuple[str, ...]] = {
     1: (SEPARABLE, RESTRAINED, L_RISES, L_RISES_G, L_BAND, L_BAND_G),
-    2: (SEPARABLE, STEEP, C_RISES, C_RISES_G, C_BAND, C_BAND_G),
+    2: (SEPARABLE, CONVEX, STEEP, C_RISES, C_RISES_G, C_BAND, C_BAND_G),
 }
 ASSUMED[3] = tuple(dict.fromkeys((*ASSUMED[1], *ASSUMED[2])))
-#: Assumptions 4(b) and 5(b) are printed for L alone, and used for the activated gradient as well.
+#: Assumptions 4(b) and 5(b) are printed for L alone, and used for the activated gradient as well. That L
+#: is convex is meant by Definition 4, which as printed does not see the sign.
 PRINTED = {
     theorem: tuple(name for name in names if name not in (L_BAND_G, C_BAND_G))
     for theorem, names in ASSUMED.items()
@@ -63,14 +65,16 @@ class Setting:
     low: Tensor
     high: Tensor
     described: Callable[[int], str]
+    separable: bool = True
 
     def assumptions(self, theorem: int) -> dict[str, Tensor]:
         """Which assumptions of a theorem hold in each case."""
         plain, active = self.plain, self.active
         known = {
-            SEPARABLE: torch.ones_like(self.low, dtype=torch.bool),
+            SEPARABLE: torch.full_like(self.low, self.separable, dtype=torch.bool),
             RESTRAINED: (self.high > 0) & (self.f(self.high) <= self.high),
             STEEP: self.f.derivative(self.low) > 1,
+            CONVEX: plain.convexity > 0,
             L_RISES: plain.lipschitz_rises,
             L_RISES_G: active.lipschitz_rises,
             L_BAND: plain.lipschitz_skips_band,

@@ -33,6 +33,10 @@ NOT_MONOTONE = (
     "its symmetric part has a negative eigenvalue, and the activated field is not even monotone"
 )
 LARGE_NORM = "f'(g₁) H₁₂ can be larger than all of H"
+NOT_CONVEX = (
+    "Definition 4 as printed, a ratio of norms, gives c = 1 here and does not see that the gradient falls. "
+    "f makes a negative slope steeper, as it does with any slope at low gradients."
+)
 NO_EXAMPLE = Example(None, FOLLOWS)
 
 
@@ -70,6 +74,7 @@ def _second() -> dict[str, Example]:
 
     return {
         theorems.SEPARABLE: Example(_turned_slightly(2), COUPLED.format(NOT_MONOTONE)),
+        theorems.CONVEX: Example(bent(2), NOT_CONVEX),
         theorems.STEEP: Example(
             case((1.0, LOW), (10.0, HIGH), (100.0, 0.2), f=Arctan(0.1, 5.0)),
             "With αβ = 0.5 f lowers every slope, the smallest too.",
@@ -98,6 +103,7 @@ def _third() -> dict[str, Example]:
         ),
         theorems.L_BAND: NO_EXAMPLE,
         theorems.L_BAND_G: Example(case((1.0, LOW), (100.0, 0.2)), BAND_ABOVE + EQUAL),
+        theorems.CONVEX: Example(bent(3), NOT_CONVEX),
         theorems.STEEP: Example(None, NOT_NEEDED),
         theorems.C_RISES: NO_EXAMPLE,
         theorems.C_RISES_G: Example(
@@ -112,6 +118,26 @@ def _third() -> dict[str, Example]:
 def by_hand(side: Side, f: AlphaBeta | None = None, high: float = HIGH) -> Setting:
     """A staircase of one coordinate, under arctan(0.1, 20) unless said otherwise."""
     return on_staircase(one(f or Arctan(0.1, 20.0)), steps(side), _one(LOW), _one(high))
+
+
+#: A gradient that comes back on its way: from, to, and the slope between them.
+BENT = (
+    *((-0.2, -0.12, 100.0), (-0.12, -0.04, 10.0), (-0.04, 0.02, 1.0)),
+    (0.02, -0.02, -2.0),
+    *((-0.02, 0.04, 1.0), (0.04, 0.12, 10.0), (0.12, 0.2, 100.0)),
+)
+
+
+def bent(theorem: int) -> Trials:
+    """A loss of one coordinate with a hump between two minima, under arctan(0.1, 20)."""
+    f = one(Arctan(0.1, 20.0))
+    inside = torch.linspace(0, 1, 1002, dtype=torch.float64)[1:-1]
+    g = torch.cat([start + inside * (end - start) for start, end, _ in BENT])[:, None]
+    h = torch.cat([torch.full_like(inside, slope) for *_, slope in BENT])[:, None]
+    plain = of_points(g, h, LOW, HIGH)
+    active = of_points(g, f.derivative(g) * h, LOW, HIGH)
+    told = "g goes " + ", ".join(f"from {a:g} to {b:g} with slope {s:g}" for a, b, s in BENT)
+    return Setting(f, plain, active, _one(LOW), _one(HIGH), lambda _: told).trials(theorem)
 
 
 def _one(value: float) -> Tensor:
@@ -140,10 +166,8 @@ def turned(
     plain, active = (
         of_points(gradient, m.diagonal(dim1=-2, dim2=-1), low, high) for m in (hessian, jacobian)
     )
-    setting = Setting(functions, plain, active, _one(low), _one(high), lambda _: "")
+    setting = Setting(functions, plain, active, _one(low), _one(high), lambda _: "", False)
     (ell, c), (ell_g, c_g) = fields = [_constants(m) for m in (hessian, jacobian)]
-    assumptions = setting.assumptions(theorem)
-    assumptions[theorems.SEPARABLE] = torch.tensor([False])
     half = len(side.heights[0, 0]) // 2
     stairs = zip(side.heights[0, 0, half:], side.knots[0, 0, half + 1 :], strict=True)
     told = ", ".join(f"{height:g} to |g| = {end:g}" for height, end in stairs)
@@ -152,11 +176,16 @@ def turned(
         f"both turned coordinates: ℓ = {ell.item():.4g} becomes {ell_g.item():.4g}, "
         f"c = {c.item():.4g} becomes {c_g.item():.4g}"
     )
-    return Trials(assumptions, theorems.claim(theorem, *fields), lambda _: text)
+    return Trials(setting.assumptions(theorem), theorems.claim(theorem, *fields), lambda _: text)
 
 
 def _constants(jacobian: Tensor) -> tuple[Tensor, Tensor]:
-    """ℓ and c over sampled Jacobians, (1,) each."""
-    ell = torch.linalg.matrix_norm(jacobian, ord=2).amax(0, keepdim=True)
-    c = torch.linalg.eigvalsh((jacobian + jacobian.mT) / 2)[:, 0].amin(0, keepdim=True)
-    return ell, c
+    """ℓ and c over sampled Jacobians of two coordinates, (samples, 2, 2), (1,) each.
+
+    The matrix [[p, q], [r, s]] has the largest singular value (‖(p + s, q − r)‖ + ‖(p − s, q + r)‖)/2, and
+    its symmetric part the smallest eigenvalue (p + s − ‖(p − s, q + r)‖)/2.
+    """
+    p, q, r, s = jacobian.flatten(-2).unbind(-1)
+    apart = torch.hypot(p - s, q + r)
+    ell = (torch.hypot(p + s, q - r) + apart).amax(0, keepdim=True) / 2
+    return ell, (p + s - apart).amin(0, keepdim=True) / 2

@@ -49,6 +49,10 @@ class LogisticRegression(Loss):
         wrong = torch.sigmoid(-self._margins(w))
         return -wrong @ self.rows / len(self.rows) + self.decay * w
 
+    def gradients(self, w: Tensor) -> Tensor:
+        """The gradient of each digit at one point w, (samples, n); their mean is the gradient."""
+        return -torch.sigmoid(-self._margins(w))[:, None] * self.rows + self.decay * w
+
     def hessian(self, w: Tensor) -> Tensor:
         p = torch.sigmoid(self._margins(w))
         weighted = (p * (1 - p))[..., None] * self.rows
@@ -91,11 +95,12 @@ def digits_loss(model: nn.Module, samples: int = 256) -> Callable[[], Tensor]:
 
 def train(model: nn.Module, loss: Callable[[], Tensor], steps: int, lr: float) -> None:
     """Plain gradient descent, to come to a point that trainings visit."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    parameters = list(model.parameters())
     for _ in range(steps):
-        optimizer.zero_grad()
-        loss().backward()
-        optimizer.step()
+        gradients = torch.autograd.grad(loss(), parameters)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter -= lr * gradient
 
 
 class ExplodingRNN(nn.Module):

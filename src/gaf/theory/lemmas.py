@@ -25,7 +25,7 @@ ORDERED = "ε₁ ≤ ε₂"
 FLAT = "f'(ε₁) ≤ 1"
 RESTRAINED = "f(ε₂) ≤ ε₂"
 LARGE = "every |g_n| > ε₂"
-PRINTED_2 = (ORDERED, FLAT, RESTRAINED, LARGE)
+PRINTED_2 = (ORDERED, FLAT, RESTRAINED, LARGE, DIFFERENT)
 
 
 def lemma_1(f: Functions, a: Tensor, b: Tensor, low: Tensor) -> Trials:

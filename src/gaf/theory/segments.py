@@ -25,6 +25,11 @@ class Segment:
     least: Tensor
     greatest: Tensor
 
+    @property
+    def steepest(self) -> Tensor:
+        """The largest slope in size, the Lipschitz constant; −inf where there are no values."""
+        return torch.maximum(self.greatest, -self.least)
+
 
 @dataclass(frozen=True)
 class Segments:
@@ -37,7 +42,7 @@ class Segments:
     @property
     def lipschitz(self) -> Tensor:
         """ℓ = max ℓ_n over all segments, band included, (cases,)."""
-        return self._all("greatest").amax((0, -1))
+        return self._all("steepest").amax((0, -1))
 
     @property
     def convexity(self) -> Tensor:
@@ -47,8 +52,8 @@ class Segments:
     @property
     def lipschitz_skips_band(self) -> Tensor:
         """Assumption 4(b): ℓ_n = max{ℓ_n^L, ℓ_n^H} for all n, (cases,)."""
-        ends = torch.maximum(self.low.greatest, self.high.greatest)
-        return (self.band.greatest <= ends).all(-1)
+        ends = torch.maximum(self.low.steepest, self.high.steepest)
+        return (self.band.steepest <= ends).all(-1)
 
     @property
     def convexity_skips_band(self) -> Tensor:
@@ -59,7 +64,7 @@ class Segments:
     @property
     def lipschitz_rises(self) -> Tensor:
         """ℓ_n^L < ℓ_n^H for all n, (cases,); never where a coordinate has no high gradient."""
-        return (self.low.greatest < self.high.greatest).all(-1)
+        return (self.low.steepest < self.high.steepest).all(-1)
 
     @property
     def convexity_rises(self) -> Tensor:

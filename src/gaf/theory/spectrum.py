@@ -168,7 +168,7 @@ class _Search:
                 which="LM",
                 v0=begin,
                 ncv=min(size, VECTORS),
-                tol=TOLERANCE[self.dtype],
+                tol=TOLERANCE[self.dtype],  # type: ignore[arg-type]  # scipy's own stub says int
             )
         except linalg.ArpackNoConvergence:
             raise ValueError("Lanczos did not converge: try another seed, or float64") from None
