@@ -19,7 +19,7 @@ setup(
                 *("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math"),
                 *("-fschedule-insns", "-fsched-pressure"),
             ],
-            libraries=["m", "pthread"],
+            libraries=["m", "pthread", "dl"],
             py_limited_api=True,
             optional=True,  # without a compiler gaf.kernels.foreach serves
         )

@@ -194,27 +194,50 @@ def test_several_python_threads_at_once():
         assert torch.equal(w, alone[number])
 
 
-FORK = """
-import os, sys, torch
+PREPARED = """
+import os, sys, threading, torch
 from gaf.kernels import native
 torch.set_num_threads(2)
 w, g, v = torch.ones(300_000), torch.full((300_000,), 0.01), torch.zeros(300_000)
 plain = dict(placement="momentum", lr=0.1, momentum=0.9, dampening=0.0, weight_decay=0.0,
              nesterov=False, maximize=False)
 step = lambda: native.sgd([w], [g], [v], "arctan", (0.1, 20.0), **plain)
-step()                                   # the pool exists
+"""
+FORK = """
+w.exp_().log_(), step()                  # torch's threads exist, and served
 child = os.fork()
-step()                                   # on both sides
+step(), step()                           # on both sides
 if child == 0:
     os._exit(0 if abs(w[0].item() - w[-1].item()) == 0 and w[0] < 1 else 3)
 _, status = os.waitpid(child, 0)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
+THREADS = """
+tasks = lambda: len(os.listdir("/proc/self/task"))
+w.exp_().log_()                          # torch's threads exist
+before = tasks()
+step()
+sys.exit(tasks() - before)
+"""
+
+
+def _run(script):
+    subprocess.run([sys.executable, "-c", PREPARED + script], check=True, timeout=120)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_after_a_fork():
-    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=60)
+    """The child's steps end, where torch's own on several threads would wait for ever."""
+    _run(FORK)
+
+
+@pytest.mark.skipif(
+    not os.path.isdir("/proc/self/task")
+    or "backend: OpenMP" not in torch.__config__.parallel_info(),
+    reason="counts threads as Linux does, and torch runs on OpenMP",
+)
+def test_torchs_own_threads_serve():
+    _run(THREADS)
 
 
 def test_loss_scaling_inside_the_kernel():

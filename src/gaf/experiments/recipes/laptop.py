@@ -55,12 +55,23 @@ def cifar100_resnet8() -> RunConfig:
     return config.model_copy(update={"epochs": 15, "batch_size": BATCH})
 
 
+def cifar10_resnet8() -> RunConfig:
+    """SGDM and ResNet-8 on all of CIFAR-10.
+
+    In so few epochs the rate changes at each step: by epoch it would go down in six stairs.
+    """
+    config = on_a_core(cifar("cifar10", "resnet8"))
+    schedule = ScheduleConfig(name="cosine", every="iteration")
+    return config.model_copy(update={"schedule": schedule, "epochs": 6, "batch_size": BATCH})
+
+
 def laptop_recipes() -> Iterator[Recipe]:
     """Each training above, with the presets at each placement and their controls."""
     for base, activations, placements in (
         (digits_cnn(), PRESETS, SGDM_PLACEMENTS),
         (digits_deep_mlp(), (*PRESETS, STEEP), SGD_PLACEMENTS),
         (cifar100_resnet8(), PRESETS, SGDM_PLACEMENTS),
+        (cifar10_resnet8(), PRESETS, SGDM_PLACEMENTS),
     ):
         configs = [with_activation(base, f, where) for f in activations for where in placements]
         yield from with_controls(Recipe(each, GROUP) for each in (base, *configs))

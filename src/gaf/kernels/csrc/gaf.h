@@ -49,6 +49,9 @@ extern const gaf_loops gaf_table_avx512[GAF_FUNCTIONS][GAF_TYPES_COUNT];
 void gaf_stream_avx512(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
 #endif
 
+/* Once, before any call: finds torch's threads, and learns of forks from then on. */
+void gaf_parallel_begin(void);
+
 /* Runs work(context, 0) ... work(context, count - 1) on up to `threads` threads, this one among them. */
 void gaf_parallel(void (*work)(void *context, ptrdiff_t index), void *context, ptrdiff_t count, int threads);
 

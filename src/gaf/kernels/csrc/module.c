@@ -87,9 +87,11 @@ static int addresses(PyObject *list, ptrdiff_t count, char ***out, int optional)
     return 1;
 }
 
-static int doubles(PyObject *list, ptrdiff_t count, double **out) {
+static int doubles(PyObject *list, ptrdiff_t count, double **out, int optional) {
+    *out = NULL;
+    if (list == Py_None && optional) return 1;
     if (!PyList_Check(list) || PyList_Size(list) != count) {
-        PyErr_SetString(PyExc_ValueError, "lists of numbers must have one entry a tensor");
+        PyErr_SetString(PyExc_ValueError, "lists of numbers must have one entry a tensor, of factors two");
         return 0;
     }
     *out = malloc((size_t)(count + 1) * sizeof(double));
@@ -195,38 +197,48 @@ static const gaf_loops *loops_of(const char *name, int function, int type) {
     return &isa->table[function][type];
 }
 
+/* Alpha and beta of tensor t: its own where `each` holds them, else those of all. */
+static gaf_factors factors_of(const double *each, ptrdiff_t t, gaf_factors all) {
+    return each ? (gaf_factors){each[2 * t], each[2 * t + 1]} : all;
+}
+
 typedef struct {
     row r;
     gaf_sgd_args args;
     gaf_sgd_loop loop;
     char **w, **g, **v, **fresh;
+    double *each;
 } sgd_job;
 
 static void sgd_work(void *context, ptrdiff_t index) {
     sgd_job *j = context;
-    FOR_PIECES(&j->r, index, j->loop(&j->args, j->w[t] + at, j->g[t] + at, j->v ? j->v[t] + at : NULL,
-                                     j->fresh && j->fresh[t], n));
+    gaf_sgd_args args = j->args;
+    FOR_PIECES(&j->r, index, {
+        args.factors = factors_of(j->each, t, j->args.factors);
+        j->loop(&args, j->w[t] + at, j->g[t] + at, j->v ? j->v[t] + at : NULL, j->fresh && j->fresh[t], n);
+    });
 }
 
 static PyObject *sgd(PyObject *self, PyObject *args) {
     (void)self;
     const char *isa;
     int function, type, before, threads;
-    PyObject *sizes, *w, *g, *v, *fresh, *result = NULL;
+    PyObject *each, *sizes, *w, *g, *v, *fresh, *result = NULL;
     sgd_job j = {0};
     gaf_sgd_args *s = &j.args;
-    if (!PyArg_ParseTuple(args, "siip(dd)OOOOO(dddddddp)i", &isa, &function, &type, &before, &s->factors.alpha,
-                          &s->factors.beta, &sizes, &w, &g, &v, &fresh, &s->sign, &s->inverse_scale,
+    if (!PyArg_ParseTuple(args, "siip(dd)OOOOOO(dddddddp)i", &isa, &function, &type, &before, &s->factors.alpha,
+                          &s->factors.beta, &each, &sizes, &w, &g, &v, &fresh, &s->sign, &s->inverse_scale,
                           &s->weight_decay, &s->inner, &s->outer, &s->momentum, &s->gain, &s->nesterov, &threads))
         return NULL;
     const gaf_loops *loops = loops_of(isa, function, type);
     if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w, 0) && addresses(g, j.r.tensors, &j.g, 0) &&
-        addresses(v, j.r.tensors, &j.v, 1) && addresses(fresh, j.r.tensors, &j.fresh, 1)) {
+        addresses(v, j.r.tensors, &j.v, 1) && addresses(fresh, j.r.tensors, &j.fresh, 1) &&
+        doubles(each, 2 * j.r.tensors, &j.each, 1)) {
         j.loop = loops->sgd[!before][j.v != NULL];
         run(&j.r, j.w, sgd_work, &j, threads);
         result = Py_NewRef(Py_None);
     }
-    free(j.r.starts), free(j.w), free(j.g), free(j.v), free(j.fresh);
+    free(j.r.starts), free(j.w), free(j.g), free(j.v), free(j.fresh), free(j.each);
     return result;
 }
 
@@ -235,24 +247,28 @@ typedef struct {
     gaf_adam_args args;
     gaf_adam_loop loop;
     char **w, **g, **m, **v, **top;
-    double *step_sizes, *root_corrections;
+    double *step_sizes, *root_corrections, *each;
 } adam_job;
 
 static void adam_work(void *context, ptrdiff_t index) {
     adam_job *j = context;
-    FOR_PIECES(&j->r, index, j->loop(&j->args, j->w[t] + at, j->g[t] + at, j->m[t] + at, j->v[t] + at,
-                                     j->top ? j->top[t] + at : NULL, j->step_sizes[t], j->root_corrections[t], n));
+    gaf_adam_args args = j->args;
+    FOR_PIECES(&j->r, index, {
+        args.factors = factors_of(j->each, t, j->args.factors);
+        j->loop(&args, j->w[t] + at, j->g[t] + at, j->m[t] + at, j->v[t] + at, j->top ? j->top[t] + at : NULL,
+                j->step_sizes[t], j->root_corrections[t], n);
+    });
 }
 
 static PyObject *adam(PyObject *self, PyObject *args) {
     (void)self;
     const char *isa;
     int function, type, threads;
-    PyObject *sizes, *w, *g, *m, *v, *top, *steps, *roots, *result = NULL;
+    PyObject *each, *sizes, *w, *g, *m, *v, *top, *steps, *roots, *result = NULL;
     adam_job j = {0};
     gaf_adam_args *s = &j.args;
-    if (!PyArg_ParseTuple(args, "sii(dd)OOOOOOOO(dddddddd)i", &isa, &function, &type, &s->factors.alpha,
-                          &s->factors.beta, &sizes, &w, &g, &m, &v, &top, &steps, &roots, &s->sign, &s->inverse_scale,
+    if (!PyArg_ParseTuple(args, "sii(dd)OOOOOOOOO(dddddddd)i", &isa, &function, &type, &s->factors.alpha,
+                          &s->factors.beta, &each, &sizes, &w, &g, &m, &v, &top, &steps, &roots, &s->sign, &s->inverse_scale,
                           &s->shrink, &s->weight_decay, &s->one_minus_beta1, &s->beta2, &s->one_minus_beta2, &s->eps,
                           &threads))
         return NULL;
@@ -260,13 +276,14 @@ static PyObject *adam(PyObject *self, PyObject *args) {
     const gaf_loops *loops = loops_of(isa, function, type);
     if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w, 0) && addresses(g, j.r.tensors, &j.g, 0) &&
         addresses(m, j.r.tensors, &j.m, 0) && addresses(v, j.r.tensors, &j.v, 0) && addresses(top, j.r.tensors, &j.top, 1) &&
-        doubles(steps, j.r.tensors, &j.step_sizes) && doubles(roots, j.r.tensors, &j.root_corrections)) {
+        doubles(steps, j.r.tensors, &j.step_sizes, 0) && doubles(roots, j.r.tensors, &j.root_corrections, 0) &&
+        doubles(each, 2 * j.r.tensors, &j.each, 1)) {
         j.loop = loops->adam[j.top != NULL];
         run(&j.r, j.w, adam_work, &j, threads);
         result = Py_NewRef(Py_None);
     }
     free(j.r.starts), free(j.w), free(j.g), free(j.m), free(j.v), free(j.top);
-    free(j.step_sizes), free(j.root_corrections);
+    free(j.step_sizes), free(j.root_corrections), free(j.each);
     return result;
 }
 
@@ -379,4 +396,7 @@ static PyMethodDef METHODS[] = {
 
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, METHODS, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&MODULE); }
+PyMODINIT_FUNC PyInit__native(void) {
+    gaf_parallel_begin();
+    return PyModule_Create(&MODULE);
+}
