@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import cache
 
 import pytest
 
@@ -11,14 +12,16 @@ from gaf.reports.figures.base import short
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """Every registered figure, once, with its SVG as text."""
+    """Draws a figure, once, and gives it with its SVG as text."""
     folder = tmp_path_factory.mktemp("figures")
-    made = {}
-    for number, kind in FIGURES.items():
-        figure = kind(Settings())
+
+    @cache
+    def draw(number):
+        figure = FIGURES[number](Settings())
         write(figure, folder, ("svg",))
-        made[number] = figure, (folder / f"figure-{number}.svg").read_text("utf-8")
-    return made
+        return figure, (folder / f"figure-{number}.svg").read_text("utf-8")
+
+    return draw
 
 
 def words(svg):
@@ -26,8 +29,9 @@ def words(svg):
     return " ".join(re.findall(r"<(?:text|tspan)[^>]*>([^<]+)<", svg))
 
 
+@pytest.mark.slow
 def test_figure_1_shows_both_measures_on_each_panel(drawn):
-    figure, svg = drawn[1]
+    figure, svg = drawn(1)
     shown = words(svg)
     for letter in "abcdefghijkl":
         assert f"({letter}) " in shown
@@ -46,8 +50,9 @@ def test_figure_1_shows_both_measures_on_each_panel(drawn):
     assert figure.measures_disagree
 
 
+@pytest.mark.slow
 def test_figure_1_numbers(drawn):
-    numbers = drawn[1][0].numbers()
+    numbers = drawn(1)[0].numbers()
     rows = {row["name"]: row for row in numbers["surfaces"]}
     assert rows["arctan(0.1, 20)"]["zeta_over_box"] == pytest.approx(1601)
     assert rows["norm clipping 0.1"]["zeta_over_box"] == math.inf
@@ -55,13 +60,14 @@ def test_figure_1_numbers(drawn):
     assert r"\operatorname{atan}" in rows["arctan(0.1, 20)"]["latex"]
 
 
+@pytest.mark.slow
 def test_figure_1_says_so_only_where_the_measures_disagree():
     # so wide a function only scales the gradient: nothing gets worse or better to speak of
     assert not find(1)(Settings(alpha=100.0, beta=1e-6)).measures_disagree
 
 
 def test_figure_2_is_steeper_inside_the_crossover(drawn):
-    figure, svg = drawn[2]
+    figure, svg = drawn(2)
     original, equivalent = (row["descent_along_w2"] for row in figure.numbers()["surfaces"])
     radius = figure.f.crossover / 2
     assert original == pytest.approx(radius**2)
@@ -77,7 +83,7 @@ def test_figure_2_needs_gradients_that_are_enlarged():
 
 def test_figure_4_is_as_its_names_say(drawn):
     """Near the minimum Type 1 is flatter and Type 2 sharper than w²; above 2 both are steeper."""
-    figure, svg = drawn[4]
+    figure, svg = drawn(4)
     w, losses, slopes = figure.w, figure.losses, figure.gradients
     near, far = (w > 0) & (w < 0.3), w > 1.42
     assert (slopes["Type 1"][near] < slopes["quadratic"][near]).all()
@@ -89,8 +95,9 @@ def test_figure_4_is_as_its_names_say(drawn):
     assert {"quadratic", "Type 1", "Type 2"} <= set(re.findall(r">(quadratic|Type \d)<", svg))
 
 
+@pytest.mark.slow
 def test_the_same_numbers_make_the_same_file(tmp_path, drawn):
-    figure, svg = drawn[4]
+    figure, svg = drawn(4)
     write(figure, tmp_path)
     pages = [write_page(Settings(), "bowl", tmp_path).read_bytes() for _ in range(2)]
     assert pages[0] == pages[1]
@@ -104,7 +111,7 @@ def test_the_same_numbers_make_the_same_file(tmp_path, drawn):
 
 
 def test_files_appear_whole_or_not_at_all(tmp_path, drawn, monkeypatch):
-    figure, _ = drawn[4]
+    figure, _ = drawn(4)
     write(figure, tmp_path, ("png",))
     before = (tmp_path / "figure-4.png").read_bytes()
 
