@@ -19,6 +19,7 @@ from gaf.experiments.data.layouts import (
     at_home,
 )
 from gaf.experiments.data.sources import Records
+from gaf.experiments.data.voc_source import VocDataset
 from gaf.experiments.engine.near import did_you_mean
 
 GIGABYTE = 1 << 30
@@ -202,9 +203,90 @@ IMAGENETTE = FolderDataset(
     counts={"train": 9_469, "test": 3_925},
 )
 
+_VOC = "http://host.robots.ox.ac.uk/pascal/VOC"  # it has no https; the checksums guard what comes
+
+
+def _lists(**splits: str) -> dict[str, tuple[str, ...]]:
+    """The lists of images of each split, as ``year/list`` or ``list``, under the folder of a layout."""
+    return {
+        split: tuple(
+            f"{year}{slash}ImageSets/Main/{name}.txt"
+            for year, slash, name in (each.rpartition("/") for each in lists.split())
+        )
+        for split, lists in splits.items()
+    }
+
+
+VOC2007 = VocDataset(
+    "voc2007",
+    "PASCAL VOC 2007: objects of 20 kinds in photographs; trainval and test",
+    layouts=(
+        Layout(
+            "devkit",
+            ("VOCdevkit/VOC2007",),
+            _lists(train="trainval", test="test"),
+            downloads=(
+                Download(
+                    f"{_VOC}/voc2007/VOCtrainval_06-Nov-2007.tar",
+                    "c52e279531787c972589f7e41ab4ae64",
+                ),
+                Download(
+                    f"{_VOC}/voc2007/VOCtest_06-Nov-2007.tar", "b6e924de25625d8de591ea690078ad9f"
+                ),
+            ),
+            unpacked=2 * GIGABYTE,
+        ),
+    ),
+    counts={"train": 5_011, "test": 4_952},
+)
+
+VOC2012 = VocDataset(
+    "voc2012",
+    "PASCAL VOC 2012: the same 20 kinds; train and val, since the test is not public",
+    layouts=(
+        Layout(
+            "devkit",
+            ("VOCdevkit/VOC2012",),
+            _lists(train="train", test="val"),
+            downloads=(
+                Download(
+                    f"{_VOC}/voc2012/VOCtrainval_11-May-2012.tar",
+                    "6cd6e144f989b92b3379bac3b3de84fd",
+                ),
+            ),
+            unpacked=4 * GIGABYTE,
+            subsets=("voc-subset/VOCdevkit/VOC2012",),
+        ),
+    ),
+    counts={"train": 5_717, "test": 5_823},
+)
+
+VOC = VocDataset(
+    "voc",
+    "PASCAL VOC 07+12: trainval of both years to train on, test of 2007",
+    layouts=(
+        Layout(
+            "devkit",
+            ("VOCdevkit",),
+            _lists(train="VOC2007/trainval VOC2012/trainval", test="VOC2007/test"),
+        ),
+        Layout(
+            "devkit of one year",
+            (),
+            _lists(train="VOC2012/train", test="VOC2012/val"),
+            subsets=("voc-subset/VOCdevkit",),
+        ),
+    ),
+    counts={"train": 16_551, "test": 4_952},
+    by_hand="get both years with: gaf data get voc2007, then gaf data get voc2012",
+)
+
 DATASETS: Mapping[str, Dataset] = {
     each.name: each
-    for each in (DIGITS, CIFAR10, CIFAR100, MNIST, FASHION_MNIST, IMAGENETTE, IMAGENET)
+    for each in (
+        *(DIGITS, CIFAR10, CIFAR100, MNIST, FASHION_MNIST, IMAGENETTE, IMAGENET),
+        *(VOC, VOC2007, VOC2012),
+    )
 }
 
 

@@ -14,7 +14,15 @@ from gaf.experiments.data.download import md5_of
 from gaf.experiments.data.errors import DataError
 from gaf.experiments.data.folder_source import BrokenImage, FolderSource
 from gaf.experiments.data.imagefolder import scan
-from gaf.experiments.data.layouts import SPLITS, Dataset, FolderDataset, Layout, TensorDataset
+from gaf.experiments.data.layouts import (
+    SPLITS,
+    Dataset,
+    FolderDataset,
+    Layout,
+    Options,
+    TensorDataset,
+)
+from gaf.experiments.data.voc_source import VocDataset
 
 Progress = Callable[[str, int, int], None]  # a split, images so far, images in all
 BATCH = 64
@@ -84,6 +92,8 @@ def check(dataset: Dataset, root: Path, progress: Progress, *, workers: int = 2)
                 _check_tensors(dataset, split, root, found)
             elif isinstance(dataset, FolderDataset):
                 _check_folder(dataset, split, root, found, progress, workers)
+            elif isinstance(dataset, VocDataset):
+                _check_voc(dataset, split, root, found, progress, workers)
         except DataError as error:
             found.problems.append(str(error))
     if layout is not None:
@@ -121,6 +131,25 @@ def _check_folder(
             progress(split, done, len(source))
     for path, reason in source.broken.items():
         found.problems.append(f"{path} is broken: {reason}")
+
+
+def _check_voc(
+    dataset: VocDataset,
+    split: str,
+    root: Path,
+    found: Findings,
+    progress: Progress,
+    workers: int,
+) -> None:
+    """All annotations, and that each image is there and has the size they say; the first bad file ends it."""
+    source = dataset.open(split, root, Options(augment=False, workers=workers))
+    published, classes = dataset.counts.get(split), len(source.listing.labels.unique())
+    found.splits.append(Split(split, len(source), published, classes))
+    done = 0
+    batches = torch.arange(len(source)).split(BATCH)
+    for batch in source.batches(batches, seed=0, epoch=0, device=torch.device("cpu")):
+        done += len(batch.images)
+        progress(split, done, len(source))
 
 
 def _count(dataset: Dataset, split: str, targets: torch.Tensor, found: Findings) -> None:

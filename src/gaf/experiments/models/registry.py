@@ -22,6 +22,7 @@ from gaf.experiments.models.resnet import (
     se_resnet_imagenet,
 )
 from gaf.experiments.models.small import digits_cnn, thin_resnet_cifar
+from gaf.experiments.models.ssd import SSD300
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet8-cifar": partial(thin_resnet_cifar, 8),
@@ -45,10 +46,12 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "digits-cnn": digits_cnn,
     "mlp": MLP,
 }
+# They give classes and places of boxes, so they go with a detection task and no other.
+DETECTORS: dict[str, Callable[..., nn.Module]] = {"ssd300": SSD300}
 
 
 def names() -> list[str]:
-    """The names that :func:`build` takes."""
+    """The names of the models that classify; :func:`build` also takes those of ``DETECTORS``."""
     return list(MODELS)
 
 
@@ -81,6 +84,7 @@ def build(name: str, *, classes: int, in_channels: int = 3, **chosen: Any) -> nn
 
 
 def _maker(name: str) -> Callable[..., nn.Module]:
-    if name not in MODELS:
-        raise ValueError(f"unknown model {name!r}{did_you_mean(name, MODELS)}")
-    return MODELS[name]
+    known = {**MODELS, **DETECTORS}
+    if name not in known:
+        raise ValueError(f"unknown model {name!r}{did_you_mean(name, known)}")
+    return known[name]

@@ -8,6 +8,7 @@ from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.near import did_you_mean
 from gaf.experiments.recipes.laptop import laptop_recipes
 from gaf.experiments.recipes.tables import Recipe, table_recipes
+from gaf.experiments.recipes.voc import voc_recipes
 
 
 def get(name: str) -> RunConfig:
@@ -49,4 +50,4 @@ def _hint(name: str) -> str:
 
 @cache
 def _recipes() -> dict[str, Recipe]:
-    return {each.name: each for each in (*laptop_recipes(), *table_recipes())}
+    return {each.name: each for each in (*laptop_recipes(), *table_recipes(), *voc_recipes())}

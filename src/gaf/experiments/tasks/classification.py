@@ -21,6 +21,22 @@ if TYPE_CHECKING:
 GIVEN = ("name", "split")  # of data.load, by the task
 
 
+def load_sources(config: TaskConfig) -> tuple[Any, Any]:
+    """The data of a config: to train on, and to test on."""
+    from gaf.experiments import data
+
+    options: dict[str, Any] = dict(config.data_options)
+    known = [each for each in inspect.signature(data.load).parameters if each not in GIVEN]
+    for option in options:
+        if option not in known:
+            hint = did_you_mean(option, known)
+            raise ValueError(f"unknown option {option!r} of the data {config.data}{hint}")
+    train = data.load(config.data, "train", **options)
+    # what changes the images that are learned from is no part of the test
+    options.pop("augment", None)
+    return train, data.load(config.data, "test", **options)
+
+
 class Classification(Task):
     """Cross-entropy on a dataset; the score is the share of test images named right.
 
@@ -33,18 +49,7 @@ class Classification(Task):
 
     @cached_property
     def _sources(self) -> tuple[Source, Source]:
-        from gaf.experiments import data
-
-        options: dict[str, Any] = dict(self.config.data_options)
-        known = [each for each in inspect.signature(data.load).parameters if each not in GIVEN]
-        for option in options:
-            if option not in known:
-                hint = did_you_mean(option, known)
-                raise ValueError(f"unknown option {option!r} of the data {self.config.data}{hint}")
-        train = data.load(self.config.data, "train", **options)
-        # what changes the images that are learned from is no part of the test
-        options.pop("augment", None)
-        return train, data.load(self.config.data, "test", **options)
+        return load_sources(self.config)
 
     def train_source(self) -> Source:
         return self._sources[0]
@@ -67,6 +72,8 @@ class Classification(Task):
         source = self.train_source()
         wanted = (2, len(source.classes))
         what = f"{self.config.model} and {self.config.data} do not fit: "
+        if hasattr(source, "objects") or hasattr(model, "defaults"):
+            raise ValueError(f"{what}detectors, and data with boxes, want task.kind=detection")
         with evaluating(model):
             try:
                 found = model(torch.zeros(2, *source.shape))

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING
 from gaf.experiments.engine.near import did_you_mean
 from gaf.experiments.tasks.base import Task
 from gaf.experiments.tasks.classification import Classification
+from gaf.experiments.tasks.detection import Detection
 
 if TYPE_CHECKING:
     from gaf.experiments.engine.config import TaskConfig
 
-BUILT_IN: dict[str, Callable[[TaskConfig], Task]] = {"classification": Classification}
+BUILT_IN: dict[str, Callable[[TaskConfig], Task]] = {
+    "classification": Classification,
+    "detection": Detection,
+}
 
 
 def load_task(config: TaskConfig) -> Task:
