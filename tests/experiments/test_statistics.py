@@ -89,7 +89,9 @@ def verdicts(scores, control=None):
 
 
 @pytest.mark.parametrize("noise", NOISE)
-@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize(
+    "n", [pytest.param(3, marks=pytest.mark.slow), 5, pytest.param(10, marks=pytest.mark.slow)]
+)
 def test_where_nothing_differs_a_whole_table_says_so(n, noise):
     """Of tables with 7 settings and 11 comparisons, at least 94 % say "no difference" in every cell."""
     scores = runs(np.random.default_rng(10 + n), n, 8, noise)

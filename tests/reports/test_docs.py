@@ -4,6 +4,8 @@ import runpy
 import types
 from pathlib import Path
 
+import pytest
+
 from gaf.reports.columns import columns
 from tests.reports.example import ORDINARY, comparison_of
 
@@ -12,6 +14,7 @@ CHECK = types.SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "check.py")))
 PAGE = ROOT / "docs" / "reports.md"
 
 
+@pytest.mark.slow
 def test_blocks_run():
     for first_line, code in CHECK.python_blocks(PAGE.read_text("utf-8")):
         exec(CHECK.compile_block(code, first_line, PAGE), {})

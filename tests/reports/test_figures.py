@@ -66,6 +66,7 @@ def test_figure_1_says_so_only_where_the_measures_disagree():
     assert not find(1)(Settings(alpha=100.0, beta=1e-6)).measures_disagree
 
 
+@pytest.mark.slow
 def test_figure_2_is_steeper_inside_the_crossover(drawn):
     figure, svg = drawn(2)
     original, equivalent = (row["descent_along_w2"] for row in figure.numbers()["surfaces"])

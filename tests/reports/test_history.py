@@ -107,6 +107,14 @@ def test_losses_on_the_way_to_inf_do_not_squeeze_the_others(tmp_path):
     assert -3 < low < high < 2
 
 
+def test_a_control_looks_like_its_function_and_other_rules_do_not():
+    look = styles(comparison_of(ORDINARY))
+    colours = {name: style.colour for name, style in look.items()}
+    assert colours["lr x2"] == colours["arctan(0.1, 20)@momentum"]  # the first of its two functions
+    del colours["lr x2"]
+    assert len({*colours.values()}) == len(colours)
+
+
 def test_every_style_differs():
     kinds = ("function", "control", "rule")
     settings = {BASELINE: ORDINARY[BASELINE]} | {

@@ -14,14 +14,13 @@ from rich.console import Console
 from rich.text import Text
 
 from gaf.cli.failing import said_in_a_sentence
+from gaf.cli.report import WIDTH
 from gaf.cli.train import OWN_TASK
 
 if TYPE_CHECKING:
     from gaf.experiments.comparison import Comparison
     from gaf.experiments.engine.config import RunConfig
     from gaf.experiments.plan import Plan
-
-WIDTH = 150  # of tables that do not go to a terminal
 
 
 def compare(

@@ -123,7 +123,8 @@ def digits() -> list[tuple[RunConfig, tuple[str, ...]]]:
     A perceptron whose gradient vanishes, so that plain SGD stays at chance and only a steep f makes a
     difference, and a CNN that trains well without any.
     """
-    short = {"checkpoint_every": 10_000}  # at the end, or when stopped: the runs take seconds
+    # the runs take seconds: a checkpoint at the end, or when stopped, and what f sees in good time
+    short = {"checkpoint_every": 10_000, "monitor_every": 20}
     cnn = recipes.get("digits-cnn-sgdm").model_copy(
         update={"name": f"digits-cnn-{CNN_EPOCHS}-epochs", "epochs": CNN_EPOCHS, **short}
     )

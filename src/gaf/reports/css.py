@@ -12,7 +12,7 @@ h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .35rem; overflow-wrap: any
 h2 { font-size: 1.2rem; margin: 2.4rem 0 .5rem; }
 h3 { font-size: .95rem; margin: 0; overflow-wrap: anywhere; }
 p { margin: .35rem 0; max-width: 75ch; }
-.soft, .about { color: var(--soft); }
+.soft, .about { color: var(--soft); } .soft { max-width: none; }
 .about { font-size: .88rem; }
 .headline { font-size: 1.2rem; font-weight: 600; margin: 1.3rem 0 .7rem; }
 code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .86em; }

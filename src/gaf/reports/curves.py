@@ -115,7 +115,9 @@ def _scale(figure: Figure, calm: set[str]) -> None:
         return
     low, high = min(values), max(values)
     if min(every) > 0 and high > LOG_FROM * low:
-        figure.layout["yaxis"] = {"type": "log"}
+        # labels at 1, 2 and 5 where there are few powers of ten
+        few = high < 300 * low
+        figure.layout["yaxis"] = {"type": "log", "dtick": "D2" if few else 1}
     if max(every) - min(every) > BEYOND * (high - low):
         axis = figure.layout.setdefault("yaxis", {})
         ends = [math.log10(low), math.log10(high)] if axis.get("type") == "log" else [low, high]

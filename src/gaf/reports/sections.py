@@ -54,7 +54,11 @@ def verdicts(comparison: Comparison) -> Html:
         )
         for row in rows
     )
-    return tag("ul", *items, class_="verdicts")
+    about = (
+        f"In brackets: the mean difference of {comparison.score_name}, paired by seed, its 95 % interval, "
+        "and the p-value corrected for all differences of the table."
+    )
+    return join([tag("ul", *items, class_="verdicts"), tag("p", about, class_="about")])
 
 
 def _weight(row: Row) -> tuple[int, float]:
@@ -120,10 +124,10 @@ def breakable(text: str) -> Html:
     """A long name that may go on in a new line after a sign.
 
     Example:
-        >>> breakable("log(1)@update")
-        'log(1)<wbr>@update'
+        >>> breakable("control(log(1)@update)")
+        'control(<wbr>log(1)<wbr>@update)'
     """
-    return join(re.split(r"(?<=[)/,])(?=\S)", text), tag("wbr"))
+    return join(re.split(r"(?:(?<=[)/,])|(?<=^control\())(?=[^\s)])", text), tag("wbr"))
 
 
 def _reach(differences: Iterable[Difference | None]) -> float:

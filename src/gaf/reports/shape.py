@@ -16,6 +16,10 @@ from gaf.reports.style import GREY, INK, Style, faint
 REST = 0.005  # of the elements may lie left of what is shown at first
 MARGIN = 0.5  # decades beside the histogram and the crossover
 POINTS = 120
+POWERS = {
+    "exponentformat": "power",
+    "tickfont": {"size": 10},
+}  # plotly enlarges powers by a quarter
 
 Histogram = dict[float, float]  # from log10 of a bin's lower edge to its share
 
@@ -64,7 +68,7 @@ def _figure(runs: list[History], whole: Histogram, style: Style) -> Figure:
             "type": "log",
             "range": [left, right],
             "title": {"text": "size of what f acts on, |g|"},
-            "exponentformat": "power",
+            **POWERS,
             "dtick": max(1, math.ceil((right - left) / 5)),
         },
         "yaxis": {
@@ -82,7 +86,7 @@ def _figure(runs: list[History], whole: Histogram, style: Style) -> Figure:
             "side": "right",
             "showgrid": False,
             "title": {"text": "f(g)", "standoff": 6},
-            "exponentformat": "power",
+            **POWERS,
             "dtick": max(1, round(math.log10(max(values) / min(values)) / 5)),
         }
         if 0 < function.crossover < math.inf:

@@ -1,4 +1,4 @@
-"""How settings look, in all figures and in the legend alike: a colour by rank, a line by kind."""
+"""How settings look, in all figures and in the legend alike: colours tell them apart, lines their kind."""
 
 from __future__ import annotations
 
@@ -35,21 +35,36 @@ class Style:
 
 def styles(comparison: Comparison) -> dict[str, Style]:
     """A style for each setting: those of one kind differ in colour, those of one colour in the line."""
-    count: dict[str, int] = {}
-    first = _shown_first(comparison)
+    colours, first = _colours(comparison), _shown_first(comparison)
     found = {}
     for row in comparison.rows:
-        rank = count.get(row.kind, 0)
-        count[row.kind] = rank + 1
         is_baseline = row.kind == "baseline"
         dash, dasharray = DASHES[row.kind]
         found[row.setting] = Style(
-            colour=INK if is_baseline else PALETTE[rank % len(PALETTE)],
+            colour=colours[row.setting],
             dash=dash,
             dasharray=dasharray,
             width=3.0 if is_baseline else 2.0,
             shown=row.setting in first,
         )
+    return found
+
+
+def _colours(comparison: Comparison) -> dict[str, str]:
+    """A control has the colour of its function; other rules take theirs from the palette's other end."""
+    owners = {row.control: row.setting for row in reversed(comparison.rows) if row.control}
+    found: dict[str, str] = {}
+    count: dict[str, int] = {}
+    for row in sorted(comparison.rows, key=lambda row: row.kind == "control"):
+        group = "rule" if row.kind == "tuned" else row.kind
+        rank = count.get(group, 0) % len(PALETTE)
+        count[group] = rank + 1
+        if row.kind == "baseline":
+            found[row.setting] = INK
+        elif row.kind == "control" and row.setting in owners:
+            found[row.setting] = found[owners[row.setting]]
+        else:
+            found[row.setting] = PALETTE[-1 - rank if group == "rule" else rank]
     return found
 
 
