@@ -14,6 +14,7 @@ from gaf.cli.compare import compare
 from gaf.cli.data import data
 from gaf.cli.figure import figure
 from gaf.cli.report import report
+from gaf.cli.table import table
 from gaf.cli.train import train
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -21,6 +22,7 @@ app.command()(compare)
 app.command()(bench)
 app.command()(figure)
 app.command()(report)
+app.command()(table)
 app.command()(train)
 app.add_typer(data, name="data")
 

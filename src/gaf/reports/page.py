@@ -51,7 +51,7 @@ def render(comparison: Comparison, runs: dict[str, list[History]]) -> str:
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy()),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy(_plotly(), SCRIPT)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="generator", content=f"activated-gradients {gaf.__version__}"),
         tag("title", comparison.title),
@@ -185,9 +185,9 @@ def _plotly() -> str:
     return get_plotlyjs().replace("\r\n", "\n")
 
 
-def _policy() -> str:
-    """What the browser may do: run these two scripts, apply inline styles, show its own pictures."""
-    allowed = " ".join(_digest(script) for script in (_plotly(), SCRIPT))
+def policy(*scripts: str) -> str:
+    """What the browser may do: run these scripts, apply inline styles, show its own pictures."""
+    allowed = " ".join(_digest(script) for script in scripts)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
         "img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"

@@ -1,0 +1,258 @@
+"""The command line of ``gaf table``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from gaf.cli.failing import said_in_a_sentence
+
+if TYPE_CHECKING:
+    from gaf.experiments.live import LiveTable
+    from gaf.experiments.table.found import Filled
+    from gaf.experiments.table.plan import Plan
+
+WIDTH = 160  # of tables that do not go to a terminal
+
+
+class Name(str, Enum):
+    """The paper's tables I to IV."""
+
+    imagenet = "imagenet"
+    cifar100 = "cifar100"
+    cifar_adam = "cifar-adam"
+    voc = "voc"
+
+
+class Scale(str, Enum):
+    """How large."""
+
+    small = "small"
+    full = "full"
+
+
+class Placement(str, Enum):
+    """Where f acts."""
+
+    momentum = "momentum"
+    update = "update"
+    gradient = "gradient"
+
+
+class On(str, Enum):
+    """What trains."""
+
+    here = "here"
+    ray = "ray"
+
+
+def table(
+    name: Annotated[Name, typer.Argument(help="Table I, II, III or IV of the paper.")],
+    scale: Annotated[
+        Scale, typer.Option(help="full: the paper's; small: slim models, minutes of a core each.")
+    ] = Scale.small,
+    seeds: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LIST", help="Rows, such as 'resnet50, cifar10-resnet34'; may repeat."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LIST", help="Columns, such as 'arctan(0.1, 20), tanh, clipping'; may repeat."
+        ),
+    ] = None,
+    placement: Annotated[
+        Placement | None,
+        typer.Option(help="Where f acts; unset: momentum, for Adam gradient.", show_default=False),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of all configs; may repeat."),
+    ] = None,
+    on: Annotated[
+        On, typer.Option(help="here: processes of this machine; ray: a Ray cluster.")
+    ] = On.here,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Of the Ray cluster; unset: this machine's.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Unset: runs/table-NAME. With ray: one that all nodes share."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs at once here; unset: what the machine holds.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would run, and what it costs.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Fill a table of the paper again: its number beside ours in every cell, and f's matched control.
+
+    Stopped or killed, the same command goes on: finished runs are found by their config and not repeated.
+
+    Example: gaf table cifar100 --models resnet50 --settings "arctan, log" --seeds 3
+    """
+    command = ["gaf", *sys.argv[1:]]
+    with said_in_a_sentence():
+        from gaf.experiments.settings import split
+        from gaf.experiments.table import plan as plans
+
+        plan = plans.make(
+            name.value,
+            scale.value,
+            seeds=seeds,
+            placement=placement.value if placement else None,
+            models=split(models or []),
+            settings=split(settings or []),
+            changes=changes or [],
+        )
+        folder = out or Path("runs") / f"table-{name.value}"
+        if address and on is On.here:
+            raise ValueError("--address is for --on ray")
+        if workers and on is On.ray:
+            raise ValueError("--workers is for this machine; a cluster's nodes say what they hold")
+        if dry_run:
+            return _dry_run(plan, folder, on, workers, as_json)
+        return _table(plan, folder, on, address, workers, as_json, command)
+
+
+def _table(
+    plan: Plan,
+    folder: Path,
+    on: On,
+    address: str | None,
+    workers: int | None,
+    as_json: bool,
+    command: Sequence[str],
+) -> int:
+    from gaf.experiments.engine.files import DiskFull, plain
+    from gaf.experiments.grid import Stopped
+    from gaf.experiments.table import fill, found
+    from gaf.reports.table_page import write_all
+
+    fill.check_folder(folder, plan)
+    if on is On.here:
+        _check_data(plan)
+    try:
+        with _executor(plan, folder / fill.RUNS, on, address, workers) as executor:
+            filled = fill.fill(plan, folder, executor, _watch(plan), command)
+    except Stopped as stopped:
+        write_all(found.read(folder), folder)
+        print(f"gaf: {stopped}; go on with: {shlex.join(command)}", file=sys.stderr)
+        return 128 + stopped.number
+    except DiskFull as full:
+        print(f"gaf: {full}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if not str(error.filename).startswith(str(folder)):
+            raise
+        raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
+    files = write_all(filled, folder)
+    if as_json:
+        print(json.dumps(plain(filled.model_dump())))
+    else:
+        show(filled, files)
+    return 0
+
+
+def _check_data(plan: Plan) -> None:
+    """Say once that a dataset is missing, not for each run."""
+    from gaf.experiments.data import catalog
+    from gaf.experiments.data.layouts import at_home, default_root
+
+    for entry in plan.entries:
+        task = entry.config.task
+        if task.own or not catalog.find(task.data).layouts:  # nothing to place
+            continue
+        root = task.data_options.get("root")
+        catalog.find(task.data).place(at_home(root) if isinstance(root, str) else default_root())
+
+
+def _executor(
+    plan: Plan, runs: Path, on: On, address: str | None, workers: int | None
+) -> AbstractContextManager[Any]:
+    from gaf.experiments import pool
+
+    if on is On.ray:
+        from gaf.experiments.ray_grid import RayGrid
+
+        return RayGrid(runs, address)
+    first = plan.entries[0].config
+    return pool.Pool(workers or pool.slots(first), runs / pool.LOG, pool.gpus(first))
+
+
+def _watch(plan: Plan) -> LiveTable:
+    from gaf.experiments.engine.config import RunConfig
+    from gaf.experiments.live import LiveTable
+
+    class ByModel(LiveTable):
+        """One row for each model: with all settings the table would be longer than a screen."""
+
+        def begin(self, configs: Sequence[RunConfig], found: int) -> None:
+            title = f"gaf table {plan.name}, {plan.scale} scale"
+            super().begin(
+                [
+                    each.model_copy(
+                        update={"name": f"{title}: {each.task.model} on {each.task.data}"}
+                    )
+                    for each in configs
+                ],
+                found,
+            )
+
+    return ByModel(Console(stderr=True))
+
+
+def _dry_run(plan: Plan, folder: Path, on: On, workers: int | None, as_json: bool) -> int:
+    from gaf.experiments import pool
+    from gaf.experiments.table import cost, fill
+    from gaf.reports import table_cost
+
+    def say(text: str) -> None:
+        print(f"gaf: {text}", file=sys.stderr)
+
+    left = cost.left_to_do(plan.runs(), folder / fill.RUNS, say)
+    at_once = None if on is On.ray else workers or pool.slots(plan.entries[0].config)
+    bill = cost.bill(left, at_once)
+    if as_json:
+        print(json.dumps({**asdict(bill), "runs": [cost.as_json(each) for each in left]}))
+        return 0
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
+    console.print(table_cost.listed(left))
+    for sentence in table_cost.sentences(bill):
+        console.print(Text(sentence), soft_wrap=True)
+    return 0
+
+
+def show(filled: Filled, files: Sequence[Path]) -> None:
+    """The table, what it means, and where the files are."""
+    from gaf.reports.table_page import headline
+    from gaf.reports.table_text import Terminal
+
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
+    console.print(Terminal(filled))
+    console.print(Text(filled.about), soft_wrap=True)
+    console.print(Text(headline(filled)), soft_wrap=True)
+    console.print(Text(f"\npage: {files[0]}, beside it {', '.join(f.name for f in files[1:])}\n"))

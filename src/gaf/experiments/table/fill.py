@@ -1,0 +1,233 @@
+"""Run what a table lacks, and put what came of it beside the paper's numbers."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gaf.experiments.comparison import Difference
+from gaf.experiments.engine import folder as folders
+from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.grid import Executor, Outcome, Stopped, Watch, digest, finished, run_grid
+from gaf.experiments.recipes import paper
+from gaf.experiments.statistics import Paired, holm, paired, seeds_needed, verdict
+from gaf.experiments.table import found as tables
+from gaf.experiments.table.found import Beside, Filled, Line, Scores
+from gaf.experiments.table.plan import TABLES, Entry, Plan, seeded
+
+RUNS = "runs"
+PERCENT = 100.0  # the paper's unit; our scores are shares
+RUNS_OWN = ("command", "time", "resumed")  # of environment.json: not of the table
+
+
+def fill(
+    plan: Plan,
+    folder: Path,
+    executor: Executor,
+    watch: Watch | None = None,
+    command: Sequence[str] = (),
+) -> Filled:
+    """Run what is not finished yet in the folder, and write ``table.json`` there.
+
+    Raises:
+        ValueError: the folder holds something else.
+        Stopped: a signal came; ``table.json`` holds what there is, and the same call goes on.
+    """
+    check_folder(folder, plan)
+    with folders.locked(folder):
+        try:
+            outcomes = run_grid(plan.runs(), folder / RUNS, executor, watch)
+        except Stopped:
+            tables.write(conclude(plan, folder, so_far(plan, folder), command), folder)
+            raise
+        filled = conclude(plan, folder, outcomes, command)
+        tables.write(filled, folder)
+    return filled
+
+
+def check_folder(folder: Path, plan: Plan) -> None:
+    """Refuse a folder that holds something else; parts of one table, at any scale, may share one."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder")
+    if (folder / tables.TABLE).is_file():
+        name = tables.read(folder).name
+        if name != plan.name:
+            raise ValueError(f"{folder} holds the table {name}; choose another folder")
+    elif folder.is_dir() and not (folder / RUNS).is_dir():
+        others = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        if others:
+            raise ValueError(f"{folder} is not empty and holds no table; choose another")
+
+
+def so_far(plan: Plan, folder: Path) -> dict[str, Outcome]:
+    """The runs of a plan that are finished, by digest."""
+    keys = {digest(config) for config in plan.runs()}
+    places = {key: finished(folder / RUNS / key) for key in keys}
+    return {key: outcome for key, outcome in places.items() if outcome is not None}
+
+
+def conclude(
+    plan: Plan, folder: Path, outcomes: Mapping[str, Outcome], command: Sequence[str] = ()
+) -> Filled:
+    """The table from the outcomes there are, by digest."""
+    there = [each.result for each in outcomes.values() if each.result]
+    higher = all(result.higher_is_better for result in there)
+    ours = [_scores(plan, folder, entry.config, outcomes) for entry in plan.entries]
+    controls = [
+        None if entry.control is None else _scores(plan, folder, entry.control, outcomes)
+        for entry in plan.entries
+    ]
+    baselines = {
+        (entry.cell.data, entry.cell.row): scores
+        for entry, scores in zip(plan.entries, ours, strict=True)
+        if entry.cell.column == paper.WITHOUT
+    }
+    pairs = dict(_pairs(plan, ours, controls, baselines))
+    corrected = holm({key: pair.p for key, pair in pairs.items()})
+
+    def difference(place: int, against: str) -> Difference | None:
+        pair = pairs.get((place, against))
+        if pair is None:
+            return None
+        p = corrected[place, against]
+        needed = seeds_needed(pair, len(pairs))
+        return _difference(pair, against, p, needed, verdict(pair, p, higher))
+
+    return Filled(
+        name=plan.name,
+        title=plan.title,
+        scale=plan.scale,
+        placement=plan.placement,
+        seeds=plan.seeds,
+        score_name=there[0].score_name if there else "score",
+        about=about(plan),
+        changes=plan.changes,
+        lines=tuple(
+            Line(
+                data=entry.cell.data,
+                model=entry.cell.row,
+                setting=entry.cell.column,
+                paper=entry.cell.score,
+                paper_gain=_paper_gain(plan, entry.cell),
+                ours=ours[place],
+                gain=difference(place, "baseline"),
+                control=controls[place],
+                beyond=difference(place, "control"),
+                beside=_beside(plan, entry, outcomes),
+            )
+            for place, entry in enumerate(plan.entries)
+        ),
+        comparisons=len(pairs),
+        command=tuple(command),
+        environment=_environment(there[0].folder) if there else {},
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+def _scores(plan: Plan, folder: Path, config: RunConfig, outcomes: Mapping[str, Outcome]) -> Scores:
+    by_seed = {seed: outcomes.get(digest(seeded(config, seed))) for seed in plan.seeds}
+    values = tuple(
+        PERCENT * each.result.score if each and each.result else None for each in by_seed.values()
+    )
+    there = [value for value in values if value is not None]
+    spread = len(there) > 1 and all(map(math.isfinite, there))
+    return Scores(
+        recipe=config.name,
+        values=values,
+        mean=sum(there) / len(there) if there else None,
+        std=statistics.stdev(there) if spread else None,
+        diverged=sum(
+            bool(each and each.result and each.result.diverged) for each in by_seed.values()
+        ),
+        failed={seed: each.error for seed, each in by_seed.items() if each and not each.result},
+        not_run=tuple(seed for seed, each in by_seed.items() if each is None),
+        folders={
+            seed: each.folder.relative_to(folder).as_posix()
+            for seed, each in by_seed.items()
+            if each
+        },
+    )
+
+
+def _pairs(
+    plan: Plan,
+    ours: Sequence[Scores],
+    controls: Sequence[Scores | None],
+    baselines: Mapping[tuple[str, str], Scores],
+) -> Iterator[tuple[tuple[int, str], Paired]]:
+    """Every comparison of the table, where there is a seed that both sides finished."""
+    for place, entry in enumerate(plan.entries):
+        if entry.cell.column == paper.WITHOUT:
+            continue
+        others = {
+            "baseline": baselines[entry.cell.data, entry.cell.row],
+            "control": controls[place],
+        }
+        for name, other in others.items():
+            both = zip(ours[place].values, other.values if other else (), strict=False)
+            if other and any(None not in pair for pair in both):
+                yield (place, name), paired(ours[place].values, other.values)
+
+
+def _difference(pair: Paired, against: str, p: float, needed: int | None, word: Any) -> Difference:
+    return Difference(
+        against=against,
+        mean=pair.mean,
+        low=pair.low,
+        high=pair.high,
+        p=pair.p,
+        p_corrected=p,
+        n=pair.n,
+        seeds_needed=needed,
+        verdict=word,
+    )
+
+
+def _paper_gain(plan: Plan, cell: paper.Cell) -> float | None:
+    if cell.column == paper.WITHOUT:
+        return None
+    without = TABLES[plan.name].cells[cell.data, cell.row, paper.WITHOUT]
+    return round(cell.score - without.score, 2)
+
+
+def _beside(plan: Plan, entry: Entry, outcomes: Mapping[str, Outcome]) -> dict[str, Beside]:
+    """The cell's other figures, by the names that the engine has for them."""
+    cell = entry.cell
+    printed = {} if cell.top5 is None else {"top5": cell.top5}
+    printed |= dict(zip((f"AP/{name}" for name in paper.VOC_CLASSES), cell.ap, strict=False))
+    results = [outcomes.get(digest(seeded(entry.config, seed))) for seed in plan.seeds]
+    finals = [each.result.final for each in results if each and each.result]
+    found = {}
+    for name, number in printed.items():
+        figures = [PERCENT * final[name] for final in finals if name in final]
+        found[name] = Beside(paper=number, ours=statistics.fmean(figures) if figures else None)
+    return found
+
+
+def about(plan: Plan) -> str:
+    """What was trained at this scale, in a sentence, and what follows for reading the numbers."""
+    config = plan.entries[0].config
+    length = f"{config.epochs} epochs" if config.epochs else f"{config.iterations:,} iterations"
+    limit = config.task.data_options.get("limit")
+    images = f" of {limit:,} images" if isinstance(limit, int) else ""
+    where = f", f on the {plan.placement}" if plan.placement else ""
+    data = " and ".join(dict.fromkeys(entry.config.task.data for entry in plan.entries))
+    told = f"{length}{images} in batches of {config.batch_size}, data {data}{where}"
+    if plan.scale == "full" and not plan.changes:
+        return f"The paper's scale: {told}."
+    models = "slim models, " if plan.scale == "small" else ""
+    return (
+        f"Not the paper's scale: {models}{told}. The numbers are not comparable with the paper's; the "
+        "differences between settings may be."
+    )
+
+
+def _environment(folder: Path) -> dict[str, Any]:
+    """What a run recorded about the machine, without what is the run's own."""
+    found = json.loads((folder / folders.ENVIRONMENT).read_text("utf-8"))
+    return {key: found[key] for key in found if key not in RUNS_OWN}
