@@ -15,6 +15,7 @@ from gaf.cli.data import data
 from gaf.cli.figure import figure
 from gaf.cli.report import report
 from gaf.cli.table import table
+from gaf.cli.theory import theory
 from gaf.cli.train import train
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -22,6 +23,7 @@ app.command()(compare)
 app.command()(bench)
 app.command()(figure)
 app.command()(report)
+app.command()(theory)
 app.command()(table)
 app.command()(train)
 app.add_typer(data, name="data")
