@@ -46,7 +46,8 @@ th button::after { content: "\\2195"; color: #9aa4b0; padding-left: .3em; }
 th[aria-sort=ascending] button::after { content: "\\2191"; color: var(--ink); }
 th[aria-sort=descending] button::after { content: "\\2193"; color: var(--ink); }
 .whisker { display: block; margin: .2rem 0 0 auto; }
-.legend { border: 0; padding: 0; margin: .5rem 0; display: flex; flex-wrap: wrap; gap: .25rem .9rem; }
+.legend { border: 0; padding: 0; margin: .5rem 0; display: flex; flex-wrap: wrap; align-items: center;
+  gap: .25rem .9rem; }
 .legend legend { float: left; padding: 0; }
 .legend label { display: inline-flex; align-items: center; gap: .35rem; font-size: .86rem; cursor: pointer;
   overflow-wrap: anywhere; }
@@ -64,7 +65,7 @@ footer { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: .8r
 @media (max-width: 600px) {
   main { padding: 1rem .9rem 2rem; } h1 { font-size: 1.35rem; } .headline { font-size: 1.08rem; }
   .verdicts li { grid-template-columns: 1fr; }
-  .results th:first-child { max-width: 9.5rem; min-width: 8rem; }
+  .results th:first-child { max-width: 9.5rem; min-width: 8rem; font-size: .8rem; }
   .legend label { padding: .3rem 0; } .plot { height: 280px; }
 }
 @media print {

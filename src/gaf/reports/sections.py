@@ -16,6 +16,7 @@ from gaf.reports.style import INK, Style
 
 ORDER = ("failed", "better", "worse", "no difference", "baseline")
 WHISKER = (120, 12)  # width and height of a drawn interval, in pixels
+WORD = 12  # letters that stay together in a cell
 FAR = 2.5  # times the median: what lies beyond is drawn as an arrow
 BETTER, WORSE, SAME = "#0b7a43", "#b3261e", "#6b7684"  # as in the style sheet
 
@@ -256,13 +257,15 @@ def failures(comparison: Comparison) -> Html:
 
 
 def plain_table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Html:
-    """A table of text that is not sorted."""
+    """A table of text that is not sorted; long entries go on in a new line wherever they must."""
+
+    def cell(text: str) -> Html:
+        return tag("td", text, class_="text wrap" if len(text) > WORD else "text")
+
     table = tag(
         "table",
         tag("thead", tag("tr", *(tag("th", head, scope="col", class_="text") for head in heads))),
-        tag(
-            "tbody", *(tag("tr", *(tag("td", x, class_="text wrap") for x in row)) for row in rows)
-        ),
+        tag("tbody", *(tag("tr", *map(cell, row)) for row in rows)),
     )
     return scroll(table, heads[0])
 

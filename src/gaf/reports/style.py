@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gaf.experiments.comparison import Comparison
 
 # Told apart also by most who do not see all colours (after Okabe and Ito, darkened for thin lines).
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b5568f", "#8a6d00", "#3aa0dd", "#7a3e9d", "#a8330f")
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#3aa0dd", "#a8330f", "#b5568f", "#8a6d00", "#7a3e9d")
 INK = "#1d2530"
 GREY = "#8a94a1"
 MANY, SHOWN = 10, 8  # of more than so many settings, so many are in the figures at first
