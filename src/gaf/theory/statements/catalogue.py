@@ -17,7 +17,7 @@ BAND = (
 NOT_SEPARABLE = (
     "{} = {} over the coordinates is true where L is separable; the paper has it as an assumption."
 )
-SKETCH = " It holds on no quadratic, whose curvature is the same at low and high gradients."
+NOT_QUADRATIC = " Its assumptions hold on no quadratic: its curvature is the same everywhere."
 
 STATEMENTS: tuple[Statement, ...] = (
     Statement(
@@ -71,7 +71,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "If the gradient is steeper where it is high (|g| > ε₂) than where it is low (|g| ≤ ε₀), with f "
         "and without, then ℓ^G < ℓ.",
         "The same for a separable loss, ε₂ at or beyond the crossover, and the band between ε₀ and ε₂ "
-        "kept out of ℓ with f as well." + SKETCH,
+        "kept out of ℓ with f as well." + NOT_QUADRATIC,
         (BAND.format(4), NOT_SEPARABLE.format("ℓ", "max ℓ_n")),
         curvature.ASSUMED[1],
         STAIRCASES,
@@ -84,7 +84,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "If the loss is more convex where gradients are high than where they are low, with f and "
         "without, and f' > 1 on |g| ≤ ε₀, then c^G > c.",
         "The same for a separable loss that is strongly convex by inner products, and the band between "
-        "ε₀ and ε₂ kept out of c with f as well." + SKETCH,
+        "ε₀ and ε₂ kept out of c with f as well." + NOT_QUADRATIC,
         (
             "Definition 4 takes c from ratios of norms, which do not see the sign: −w² meets it.",
             BAND.format(5),
@@ -100,7 +100,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "Theorem 3",
         "f lowers the condition number ζ = ℓ/c",
         "Under the assumptions of Theorems 1 and 2, ζ^G < ζ.",
-        "The same, under the sound assumptions of both." + SKETCH,
+        "The same, under the sound assumptions of both." + NOT_QUADRATIC,
         (
             "Its assumptions exclude every quadratic, the paper's own Figure 1 among them: there "
             "arctan(0.1, 20) takes ζ from 5 to 1.6 × 10³. What improves is the anisotropy of the field, "
