@@ -35,7 +35,7 @@ def theory(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all that was found.")] = False,
 ) -> int:
-    """Check the paper's statements: 10,000 random cases each inside the assumptions, and without each of them.
+    """Check the paper's statements: 10,000 random cases inside the assumptions, and without each of them.
 
     A violation inside the assumptions would be a finding: it is printed with its numbers.
 

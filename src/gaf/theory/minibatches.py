@@ -15,7 +15,7 @@ from gaf.functions import Activation
 from gaf.theory.learning import LogisticRegression
 
 BATCH = 32
-BATCHES = 4_000
+BATCHES = 16_000
 VISITS = (0, 10, 100)  # steps of gradient descent with η = 0.5
 
 
@@ -56,7 +56,7 @@ def _noise(
 ) -> Noisy:
     each = loss.gradients(w)  # of the digits
     chosen = torch.randint(len(each), (BATCHES, BATCH), generator=generator)
-    g = each[chosen].mean(1)
+    g = torch.cat([each[some].mean(1) for some in chosen.split(1_000)])  # less memory at once
     full = each.mean(0)
     active, goal = f(g), f(full)
     # without its part that is linear in g, whose mean is known to be 0: less error of sampling
