@@ -1,0 +1,204 @@
+"""The command line of ``gaf tune``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from gaf.cli.failing import said_in_a_sentence
+from gaf.cli.train import OWN_TASK
+
+if TYPE_CHECKING:
+    from gaf.experiments.engine.config import RunConfig
+
+WIDTH = 120  # of what does not go to a terminal
+SHOWN = 10  # candidates in the table
+
+
+def tune(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RECIPE]",
+            help="What to train, see gaf train --list. Unset: a deep perceptron that SGD does not train.",
+            show_default=False,
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="A task of your own, from this folder."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AMOUNT",
+            help="'600 epochs' or '3 minutes'; unset: a tenth of all candidates in full.",
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config; may repeat."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/tune-NAME.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs at once; unset: as many as the machine holds.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> int:
+    """Find alpha and beta: the paper's steps (a) to (d), then a race against the baseline and the control.
+
+    It probes the training without a function, looks at the loss curve near the optimum, recommends with
+    reasons, races that and its neighbours over several seeds, and says when nothing beats the baseline.
+    Stopped or killed, the same command goes on.
+
+    Example: gaf tune digits-cnn-sgdm --budget "400 epochs"
+    """
+    command = ["gaf", *sys.argv[1:]]
+    with said_in_a_sentence():
+        config = _config(name, task, changes or [])
+        folder = out or Path("runs") / f"tune-{config.name}"
+        return _tune(config, folder, budget, workers, as_json, command)
+
+
+def _config(name: str | None, task: str | None, changes: list[str]) -> RunConfig:
+    from gaf.experiments import recipes
+    from gaf.experiments.engine.config import read
+    from gaf.experiments.engine.overrides import override
+    from gaf.experiments.tasks.load import import_maker
+    from gaf.tuning.cases import hard_case
+
+    if task is not None:
+        if name is not None:
+            raise ValueError("name a recipe or a --task, not both")
+        module, colon, function = task.partition(":")
+        if not (module and colon and function):
+            raise ValueError(f"--task {task!r} is not MODULE:FUNCTION")
+        import_maker(task)  # first: it may register functions that the config names
+        base = read({"name": function, **OWN_TASK, "task": {"kind": task}})
+    else:
+        base = hard_case() if name is None else recipes.get(name)
+    return override(base, changes)
+
+
+def _tune(
+    config: RunConfig,
+    folder: Path,
+    budget: str | None,
+    workers: int | None,
+    as_json: bool,
+    command: list[str],
+) -> int:
+    from gaf.experiments import pool
+    from gaf.experiments.engine.files import DiskFull, plain
+    from gaf.experiments.grid import Stopped
+    from gaf.experiments.live import LiveTable
+    from gaf.reports.tune_page import write_page
+    from gaf.tuning.record import record
+    from gaf.tuning.tune import RUNS, Spend, check_folder, tune
+
+    spend = Spend() if budget is None else Spend.parse(budget)
+    check_folder(folder)
+    console = Console(stderr=True)
+
+    def told(text: str) -> None:
+        console.print(Text(text), soft_wrap=True)
+
+    def watch(title: str) -> LiveTable:
+        told(title)
+        return LiveTable(console)
+
+    slots = workers or pool.slots(config.model_copy(update={"threads": config.threads or 1}))
+    try:
+        with pool.Pool(slots, folder / RUNS / pool.LOG, pool.gpus(config)) as processes:
+            done = tune(
+                config,
+                folder,
+                processes,
+                spend=spend,
+                slots=slots,
+                watch=watch,
+                told=told,
+                command=command,
+            )
+    except Stopped as stopped:
+        print(f"gaf: {stopped}; go on with: {shlex.join(command)}", file=sys.stderr)
+        return 128 + stopped.number
+    except DiskFull as full:
+        print(f"gaf: {full}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if not str(error.filename).startswith(str(folder)):
+            raise
+        raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
+    found = plain(record(done))
+    page = write_page(found, folder)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        show(found, page)
+    return 0
+
+
+def show(found: dict[str, Any], page: Path) -> None:
+    """The reasoning, the table, the verdict, the line to copy, and where the page is."""
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
+    for subject, sentence in found["reasons"]:
+        console.print(Text(f"{subject}: {sentence}"), soft_wrap=True)
+    console.print(_race(found))
+    console.print(_final(found))
+    cost = found["cost"]
+    console.print(Text(found["verdict"]), soft_wrap=True)
+    console.print(
+        Text(
+            f"cost: {cost['steps']} steps with the probe and all seeds, {cost['share']:.1%} of the "
+            f"{cost['in_full']} of running all {cost['candidates']} candidates in full; "
+            f"{found['seconds']:.0f} s"
+        ),
+        soft_wrap=True,
+    )
+    if found["helps"]:
+        console.print(Text(f"\n{found['line']}\n"), soft_wrap=True)
+    console.print(Text(f"page: {page}"), soft_wrap=True)
+
+
+def _race(found: dict[str, Any]) -> Table:
+    cost = found["cost"]
+    table = Table(title=f"the best {SHOWN} of {len(found['raced'])} candidates")
+    table.add_column("candidate")
+    for steps in ("first", "second"):
+        table.add_column(f"{cost[steps]} steps", justify="right")
+    table.add_column("from")
+    for each in found["raced"][:SHOWN]:
+        second = ", ".join(map(_shown, each["second"]))
+        table.add_row(escape(each["name"]), _shown(each["first"]), second, each["source"])
+    return table
+
+
+def _final(found: dict[str, Any]) -> Table:
+    score = found["score"]
+    steps, n = found["cost"]["final"], len(score["seeds"])
+    table = Table(title=f"final: {score['name']} after {steps} steps, {n} seeds")
+    for column in ("setting", "scores", "the winner's gain [95 %]", "verdict"):
+        table.add_column(column)
+    table.add_row(escape(found["winner"]["name"]), " ".join(map(_shown, score["winner"])), "", "")
+    for each in found["against"]:
+        gain = f"{_shown(each['mean'])} [{_shown(each['low'])}, {_shown(each['high'])}]"
+        scores = " ".join(map(_shown, each["scores"]))
+        table.add_row(escape(each["name"]), scores, gain, each["verdict"])
+    return table
+
+
+def _shown(value: float | str | None) -> str:
+    """A score; inf and NaN come as words."""
+    return "–" if value is None else value if isinstance(value, str) else f"{value:.4g}"

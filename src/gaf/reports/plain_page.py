@@ -1,0 +1,50 @@
+"""The frame of a page with figures: one HTML file, everything in it, no request to anywhere.
+
+Text from outside is escaped by :mod:`gaf.reports.html`; a policy in the page lets only its own scripts run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import gaf
+from gaf.reports.css import CSS
+from gaf.reports.curves import Figure
+from gaf.reports.figures.page import _policy, script_safe
+from gaf.reports.html import Html, script_json, tag
+from gaf.reports.script import SCRIPT
+
+
+def document(title: str, parts: Iterable[Html], figures: dict[str, Figure]) -> str:
+    """The page as text; ``figures`` are drawn where :func:`plots` has left places for them."""
+    from plotly.offline import get_plotlyjs
+
+    data = {name: {"data": each.data, "layout": each.layout} for name, each in figures.items()}
+    code = [script_safe(script) for script in (get_plotlyjs().replace("\r\n", "\n"), SCRIPT)]
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(code)),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="generator", content=f"activated-gradients {gaf.__version__}"),
+        tag("title", title),
+        tag("style", Html(CSS)),
+    )
+    scripts = [
+        tag("script", script_json(data), type="application/json", id="figures"),
+        *(tag("script", Html(each)) for each in code),
+    ]
+    body = tag("body", tag("main", *parts), *scripts)
+    return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def plots(some: Iterable[Figure], figures: dict[str, Figure]) -> Html:
+    """Headings and empty places, under names that are added to ``figures``."""
+    found = []
+    for figure in some:
+        name = f"figure-{len(figures)}"
+        figures[name] = figure
+        about = tag("p", figure.about, class_="about") if figure.about else ""
+        place = tag("div", id=name, class_="plot", role="img", aria_label=figure.title)
+        found.append(tag("figure", tag("h3", figure.title), about, place))
+    return tag("div", *found, class_="pair plots")

@@ -1,0 +1,116 @@
+"""Step (b): the loss curve near the optimum that a run has reached.
+
+A checkpoint is named by its run's folder (the newest one counts) or by its own folder. Only tensors and plain
+values are read from it, and its config says which model to build.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from gaf.experiments.engine import checkpoint, rng
+from gaf.experiments.engine import folder as folders
+from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.engine.state import CHECKPOINTS
+from gaf.experiments.tasks import Task, load_task
+from gaf.landscape import slices
+from gaf.landscape.slices_directions import check_state
+from gaf.landscape.slices_evaluate import Loss
+from gaf.tuning.shape import Shape, judge
+
+SAMPLES = 512  # of the training set that a curve's loss is the mean of
+BATCH = 128
+RADIUS = 0.5  # each filter is changed by half of its own length at the ends
+DIRECTIONS = 3  # whose curves are averaged: one random direction is an accident
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A model as a run has left it."""
+
+    config: RunConfig
+    task: Task
+    model: nn.Module
+    path: Path  # of the checkpoint
+    step: int
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The loss near an optimum: its mean over directions, each direction's, and the shape of the mean."""
+
+    w: tuple[float, ...]
+    losses: tuple[float, ...]
+    each: tuple[tuple[float, ...], ...]
+    shape: Shape | None  # None where there is none to judge
+    why: str = ""  # then
+
+
+def read_checkpoint(path: Path) -> tuple[Path, dict[str, Tensor], int]:
+    """The run's folder, the model's state and the step of a checkpoint."""
+    if not path.exists():
+        raise ValueError(f"there is no {path}")
+    if checkpoint.NAME.fullmatch(path.name):
+        run, found = path.parent.parent, path
+        checkpoint.verify(found)
+    else:
+        run = path
+        folders.read_config(run)  # says what is wrong with a folder that is no run's
+        found = checkpoint.latest(run / CHECKPOINTS)
+        if found is None:
+            raise ValueError(f"the run in {run} has no checkpoint yet")
+    state, _ = checkpoint.load(found)
+    model = {name.removeprefix("_orig_mod."): each for name, each in state["model"].items()}
+    return run, model, state["state"]["step"]
+
+
+def reached(path: Path, config: RunConfig | None = None) -> Reached:
+    """The model of a checkpoint.
+
+    Args:
+        path: of a run's folder, or of one of its checkpoints.
+        config: of the run, where it has been read already.
+    """
+    run, state, step = read_checkpoint(path)
+    config = config or folders.read_config(run)
+    task = load_task(config.task)
+    with rng.own_settings(None):
+        model = task.build_model()
+    check_state(model, state, f"the checkpoint in {path}")
+    model.load_state_dict(state)
+    return Reached(config, task, model.eval(), path, step)
+
+
+def training_loss(task: Task, samples: int = SAMPLES) -> Loss:
+    """The mean loss over the first samples of the training set, as the first epoch shows them."""
+    source = task.train_source()
+    indices = torch.arange(min(samples, len(source)))
+    parts = indices.split(BATCH)
+    with rng.own_settings(None):
+        cpu = torch.device("cpu")
+        batches = list(source.batches(parts, seed=0, epoch=0, device=cpu))
+
+    def loss(model: nn.Module) -> Tensor:
+        sums = [
+            task.loss(model, batch) * len(part) for part, batch in zip(parts, batches, strict=True)
+        ]
+        return torch.stack(sums).sum() / len(indices)
+
+    return loss
+
+
+def curve(model: nn.Module, loss: Loss, seed: int = 0, radius: float = RADIUS) -> Curve:
+    """The curve, averaged over a few directions, and its shape."""
+    found = [slices.curve(model, loss, seed=seed + i, radius=radius) for i in range(DIRECTIONS)]
+    w = found[0].axes[0].tolist()
+    mean = torch.stack([each.losses for each in found]).mean(0).tolist()
+    try:
+        shape, why = judge(w, mean), ""
+    except ValueError as error:
+        shape, why = None, str(error)
+    each = tuple(tuple(one.losses.tolist()) for one in found)
+    return Curve(tuple(w), tuple(mean), each, shape, why)
