@@ -4,6 +4,7 @@
 - ``adam``, ``adam(0.01)``, ``adamw``: the other rules, at a rate of 0.001 unless one is given
 - ``clip-value-0.1``, ``clip-norm-0.1``, ``normalize``, ``normalize-0.1``, ``centralize``
 - ``arctan(0.1, 20)@momentum``: a gradient activation function, and where it acts
+- ``auto``, ``auto(step=0.02)@momentum``: :class:`gaf.Auto`, which has no matched control
 - ``control(arctan(0.1, 20))``: its matched control, which is added to a comparison anyway
 - ``presets``: the six functions of the paper's Table II
 - ``adam + tanh(0.2, 10)``: both
@@ -30,7 +31,7 @@ PRESET_FUNCTIONS = tuple(
     f"{name}({values})" for values in ("0.1, 20", "0.2, 10") for name in ("tanh", "log", "arctan")
 )
 EXAMPLES = (
-    *(BASELINE, TUNED, PRESETS, "lr x3", "adam", "adamw"),
+    *(BASELINE, TUNED, PRESETS, "auto", "lr x3", "adam", "adamw"),
     *("clip-value-0.1", "clip-norm-0.1", "normalize", "centralize"),
 )
 
@@ -96,7 +97,8 @@ def make(base: RunConfig, text: str) -> Setting:
             raise ValueError(f"the setting {part!r}: {explain(error, OptimizerConfig)}") from None
         config = config.model_copy(update={"optimizer": rule})
         names.append(name)
-    kind: Kind = "function" if config.optimizer.activation else "rule"
+    rule = config.optimizer
+    kind: Kind = "function" if rule.activation and not rule.sets_itself else "rule"
     if config.optimizer == base.optimizer:
         kind = "baseline"
     return Setting(" + ".join(names), kind, config)
@@ -152,6 +154,9 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
 def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
     spelled, _, placement = (part.strip() for part in text.partition("@"))
     word = spelled.partition("(")[0].strip()
+    if gaf.Auto.named(spelled):
+        where = placement or gaf.Auto.placement
+        return f"{spelled}@{where}", {"activation": spelled, "placement": where}
     if word.lower() not in function_names():
         known = (*EXAMPLES, *function_names())
         hint = did_you_mean(text, known)

@@ -6,7 +6,7 @@ to the bit. The tensors share a device and a dtype and are dense.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, cast
 
@@ -19,15 +19,15 @@ def _in_float32(rule: Callable[..., list[Tensor | None]]) -> Callable[..., list[
 
     @wraps(rule)
     def wide_rule(
-        ws: list[Tensor], gs: list[Tensor], vs: list[Tensor | None], f: Any, **hyper: Any
+        ws: list[Tensor], gs: list[Tensor], vs: list[Tensor | None], fs: Any, **hyper: Any
     ) -> list[Tensor | None]:
         narrow = ws[0].dtype
         wide = torch.promote_types(narrow, torch.float32)
         if wide == narrow:
-            return rule(ws, gs, vs, f, **hyper)
+            return rule(ws, gs, vs, fs, **hyper)
         wide_ws, wide_gs = [w.to(wide) for w in ws], [g.to(wide) for g in gs]
         wide_vs = rule(
-            wide_ws, wide_gs, [None if v is None else v.to(wide) for v in vs], f, **hyper
+            wide_ws, wide_gs, [None if v is None else v.to(wide) for v in vs], fs, **hyper
         )
         torch._foreach_copy_(ws, wide_ws)
         return [
@@ -43,7 +43,7 @@ def sgd(
     ws: list[Tensor],
     gs: list[Tensor],
     vs: list[Tensor | None],
-    f: Callable[[Tensor], Tensor],
+    fs: Sequence[Callable[[Tensor], Tensor]],
     *,
     placement: str,
     lr: float | Tensor,
@@ -53,12 +53,12 @@ def sgd(
     nesterov: bool,
     maximize: bool,
 ) -> list[Tensor | None]:
-    """One step of each tensor of ``ws`` in place; returns the velocities to carry on."""
+    """One step of each tensor of ``ws`` in place, by its f; returns the velocities to carry on."""
     ds, ours = gs, False  # ours: the list is our own, free to be overwritten
     if maximize:
         ds, ours = list(torch._foreach_neg(ds)), True
     if placement == "gradient":
-        ds, ours = _activate(ds, f, ours), True
+        ds, ours = _activate(ds, fs, ours), True
     if weight_decay != 0:
         ds, ours = _add(ds, ws, weight_decay, ours), True
     if placement == "update":
@@ -72,7 +72,7 @@ def sgd(
     del ds  # its memory is free for f(u)
 
     if placement != "gradient":
-        us = _activate(us, f, ours)
+        us = _activate(us, fs, ours)
     if placement == "update":
         torch._foreach_add_(ws, us)
     else:
@@ -80,11 +80,13 @@ def sgd(
     return vs
 
 
-def _activate(xs: list[Tensor], f: Callable[[Tensor], Tensor], ours: bool) -> list[Tensor]:
+def _activate(
+    xs: list[Tensor], fs: Sequence[Callable[[Tensor], Tensor]], ours: bool
+) -> list[Tensor]:
     """f of each; a list of ours gives up its tensors one by one."""
     ys = xs if ours else list(xs)
-    for i, x in enumerate(ys):
-        ys[i] = f(x)
+    for i, f in enumerate(fs):
+        ys[i] = f(ys[i])
     return ys
 
 

@@ -143,12 +143,13 @@ def _dense(t: Tensor) -> bool:
 _LIBRARY = torch.library.Library("gaf", "DEF")
 _LIBRARY.define(
     "sgd_(Tensor(a!)[] ws, Tensor[] gs, Tensor(b!)[] vs, bool[] fresh, str function, str placement, "
-    "bool nesterov, bool maximize, Tensor numbers, Tensor? grad_scale, Tensor? found_inf) -> ()"
+    "bool nesterov, bool maximize, Tensor numbers, Tensor? grad_scale, Tensor? found_inf, "
+    "Tensor? factors) -> ()"
 )
 _LIBRARY.define(
     "adam_(Tensor(a!)[] ws, Tensor[] gs, Tensor(b!)[] ms, Tensor(c!)[] vs, Tensor(d!)[] tops, "
     "Tensor(e!)[] steps, str function, bool decoupled, bool maximize, Tensor numbers, "
-    "Tensor? grad_scale, Tensor? found_inf) -> ()"
+    "Tensor? grad_scale, Tensor? found_inf, Tensor? factors) -> ()"
 )
 _LIBRARY.define("activate_(Tensor(a!)[] gs, str function, Tensor numbers) -> Tensor")
 
@@ -158,7 +159,7 @@ def sgd(
     gs: Sequence[Tensor],
     vs: Sequence[Tensor | None],
     function: str,
-    params: tuple[float, ...],
+    params: tuple[float, ...] | Tensor,
     *,
     placement: str,
     lr: float | Tensor,
@@ -170,7 +171,10 @@ def sgd(
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
 ) -> list[Tensor | None]:
-    """One step of each tensor of ``ws`` in place, as :func:`gaf.optim.rules.sgd`."""
+    """One step of each tensor of ``ws`` in place, as :func:`gaf.optim.rules.sgd`.
+
+    ``params`` is the function's alpha and beta, or a tensor with a row of them for each of ``ws``.
+    """
     fresh: list[bool] = []
     velocities: list[Tensor] = []
     if momentum != 0:
@@ -188,9 +192,10 @@ def sgd(
         placement,
         nesterov,
         maximize,
-        _numbers(*params, lr, weight_decay, momentum, 1 - dampening),
+        _numbers(*for_all(params), lr, weight_decay, momentum, 1 - dampening),
         grad_scale,
         found_inf,
+        for_each(params),
     )
     _written(ws, velocities)
     return list(velocities) or [None] * len(ws)
@@ -209,6 +214,7 @@ def _sgd(
     numbers: Tensor,
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
+    factors: Tensor | None,
 ) -> None:
     if found_inf is not None and found_inf.item():
         return
@@ -216,13 +222,14 @@ def _sgd(
     inner, outer = (-lr, 1.0) if placement == "update" else (1.0, -lr)
     sign = -1.0 if maximize else 1.0
     scale = 1.0 if grad_scale is None else 1.0 / grad_scale.item()
-    for kind, (w, g, v, new) in _by_type(ws, gs, vs, fresh):
+    for kind, (w, g, v, new, own) in _by_type(ws, gs, vs, fresh, _rows(factors)):
         _native.sgd(
             instruction_set(),
             FUNCTIONS[function],
             kind,
             placement == "gradient",
             (alpha, beta),
+            list(itertools.chain(*own)) or None,
             list(map(Tensor.numel, w)),
             _addresses(w),
             _addresses(g),
@@ -241,7 +248,7 @@ def adam(
     tops: Sequence[Tensor],
     steps: Sequence[Tensor],
     function: str,
-    params: tuple[float, ...],
+    params: tuple[float, ...] | Tensor,
     *,
     lr: float | Tensor,
     betas: tuple[float | Tensor, float | Tensor],
@@ -252,7 +259,10 @@ def adam(
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
 ) -> None:
-    """One step of Adam on f(gradient), in place; ``tops`` is empty without amsgrad."""
+    """One step of Adam on f(gradient), in place; ``tops`` is empty without amsgrad.
+
+    ``params`` as in :func:`sgd`.
+    """
     if not ws:
         return
     step = torch.ops.gaf.adam_ if torch.compiler.is_compiling() else _adam
@@ -266,9 +276,10 @@ def adam(
         function,
         decoupled_weight_decay,
         maximize,
-        _numbers(*params, lr, *betas, eps, weight_decay),
+        _numbers(*for_all(params), lr, *betas, eps, weight_decay),
         grad_scale,
         found_inf,
+        for_each(params),
     )
     _written(ws, ms, vs, tops, steps)
 
@@ -287,6 +298,7 @@ def _adam(
     numbers: Tensor,
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
+    factors: Tensor | None,
 ) -> None:
     if found_inf is not None and found_inf.item():
         return
@@ -297,12 +309,14 @@ def _adam(
     sign = -1.0 if maximize else 1.0
     scale = 1.0 if grad_scale is None else 1.0 / grad_scale.item()
     shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
-    for kind, (w, g, m, v, top, count) in _by_type(ws, gs, ms, vs, tops, counts):
+    rows = _rows(factors)
+    for kind, (w, g, m, v, top, count, own) in _by_type(ws, gs, ms, vs, tops, counts, rows):
         _native.adam(
             instruction_set(),
             FUNCTIONS[function],
             kind,
             (alpha, beta),
+            list(itertools.chain(*own)) or None,
             list(map(Tensor.numel, w)),
             _addresses(w),
             _addresses(g),
@@ -397,6 +411,20 @@ def _numbers(*values: float | Tensor) -> Tensor:
         )  # a product, since torch.tensor(x) compiles x in
         return torch.stack([(one * value).reshape(()) for value in values])
     return torch.tensor(values, dtype=torch.float64, device="cpu")
+
+
+def for_all(params: tuple[float | Tensor, ...] | Tensor) -> tuple[float | Tensor, ...]:
+    """The function's parameters if they are those of all tensors, else numbers that nobody reads."""
+    return (1.0, 1.0) if isinstance(params, Tensor) else params
+
+
+def for_each(params: tuple[float | Tensor, ...] | Tensor) -> Tensor | None:
+    """The rows of parameters if each tensor has its own."""
+    return params if isinstance(params, Tensor) else None
+
+
+def _rows(factors: Tensor | None) -> list[list[float]]:
+    return [] if factors is None else factors.tolist()
 
 
 def _local(tensors: Sequence[Tensor]) -> list[Tensor]:

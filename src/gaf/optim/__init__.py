@@ -2,6 +2,7 @@
 
 from gaf.optim.activate import activate, deactivate, is_activated
 from gaf.optim.adam import Adam, AdamW
+from gaf.optim.auto import Auto
 from gaf.optim.exclude import exclude_bias_and_norm
 from gaf.optim.factory import create_optimizer
 from gaf.optim.grad import activate_grad_
@@ -16,6 +17,7 @@ __all__ = [
     "SGD",
     "Adam",
     "AdamW",
+    "Auto",
     "Monitor",
     "ParamScheduler",
     "Ramp",

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from gaf.functions import Activation, as_activation
+from gaf.functions import Activation
 from gaf.functions.lift import refuse_partial
-from gaf.optim import settings
+from gaf.optim import adapt, settings
+from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.grad import write_grad
 from gaf.optim.scaling import unscaled
@@ -25,7 +26,7 @@ O = TypeVar("O", bound=torch.optim.Optimizer)  # noqa: E741
 _HOOK = "gaf"  # our key among torch's numbered hooks: it cannot collide after unpickling
 
 
-def activate(optimizer: O, activation: Activation | str) -> O:
+def activate(optimizer: O, activation: Activation | Auto | str) -> O:
     """Put f in front of an optimizer: each step acts on f(gradient).
 
     A parameter group made with ``"activation": None`` (or another function) keeps its own. At every
@@ -35,7 +36,7 @@ def activate(optimizer: O, activation: Activation | str) -> O:
     Args:
         optimizer: any torch optimizer; for SGD, Adam and AdamW prefer :class:`gaf.SGD` and its kin,
             which leave ``p.grad`` alone.
-        activation: the function, or its name.
+        activation: the function, or its name; or :class:`gaf.Auto`.
 
     Returns:
         The same object; :func:`gaf.deactivate` undoes it.
@@ -47,18 +48,20 @@ def activate(optimizer: O, activation: Activation | str) -> O:
         >>> isinstance(opt, torch.optim.RMSprop)
         True
     """
-    f = as_activation(activation)
+    f = settings.as_setting(activation)
     if f is None:
         raise TypeError("activate needs an activation such as gaf.Arctan(0.1, 20), got None")
     _check(optimizer)
-    own = [as_activation(group.get("activation", f)) for group in optimizer.param_groups]
+    own = [_own(group, optimizer, f) for group in optimizer.param_groups]
     for group, own_f in zip(optimizer.param_groups, own, strict=True):
         group.pop("activation", None)
         settings.store(group, own_f, "gradient")
-    settings.store(optimizer.defaults, f, "gradient")  # for groups added later
+    # for groups added later
+    settings.store(optimizer.defaults, _own({"activation": f}, optimizer, f), "gradient")
     optimizer._optimizer_step_pre_hooks[_HOOK] = _before_step  # type: ignore[index]
     optimizer._optimizer_step_post_hooks[_HOOK] = _after_step  # type: ignore[index]
     optimizer._optimizer_load_state_dict_pre_hooks[_HOOK] = _before_load  # type: ignore[index]
+    optimizer._optimizer_load_state_dict_post_hooks[_HOOK] = _after_load  # type: ignore[index]
     for name, method in _METHODS.items():
         setattr(optimizer, name, functools.partial(method, optimizer))
     return optimizer
@@ -74,9 +77,19 @@ def deactivate(optimizer: O) -> O:
         settings.remove(group)
     for name in _METHODS:
         delattr(optimizer, name)
+    for state in optimizer.state.values():
+        state.pop(adapt.KEY, None)
     for name in ("gaf_monitor", "_gaf_done"):
         optimizer.__dict__.pop(name, None)
     return optimizer
+
+
+def _own(
+    group: settings.Group, optimizer: torch.optim.Optimizer, f: Activation | Auto | None
+) -> Activation | Auto | None:
+    """The activation that a group asks for; f if it asks for none."""
+    own = settings.as_setting(group.get("activation", f))
+    return own.of({**optimizer.defaults, **group}) if isinstance(own, Auto) else own
 
 
 def is_activated(optimizer: torch.optim.Optimizer) -> bool:
@@ -115,6 +128,7 @@ def _hooks(optimizer: torch.optim.Optimizer) -> tuple[dict[Any, Any], ...]:
         optimizer._optimizer_step_pre_hooks,
         optimizer._optimizer_step_post_hooks,
         optimizer._optimizer_load_state_dict_pre_hooks,
+        optimizer._optimizer_load_state_dict_post_hooks,
     )
 
 
@@ -124,6 +138,7 @@ def _getstate(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         "_optimizer_step_pre_hooks",
         "_optimizer_step_post_hooks",
         "_optimizer_load_state_dict_pre_hooks",
+        "_optimizer_load_state_dict_post_hooks",
     )
     kept = {
         name: type(hooks)({_HOOK: hooks[_HOOK]})
@@ -139,7 +154,7 @@ def _getstate(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 def _add_param_group(optimizer: torch.optim.Optimizer, param_group: settings.Group) -> None:
     """torch's own, for a group that may carry an ``activation``."""
     if isinstance(param_group, dict) and "activation" in param_group:
-        settings.store(param_group, as_activation(param_group["activation"]), "gradient")
+        settings.store(param_group, _own(param_group, optimizer, None), "gradient")
         del param_group["activation"]
     type(optimizer).add_param_group(optimizer, param_group)
 
@@ -205,12 +220,15 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
     if monitor is not None:
         monitor.begin_step()
     for number, group in enumerate(optimizer.param_groups):
-        f = settings.formula_of(group)
+        active = settings.is_active(group)
         owners = [p for p in group["params"] if p.grad is not None]
         grads = [p.grad if scale is None else unscaled(p.grad, scale) for p in owners]
-        if f is not None and monitor is not None:
-            monitor.observe(number, settings.activation_of(group), grads, skipped=found_inf)
-        for p, g in zip(owners, grads, strict=True):
+        factors = _adapted(optimizer, group, owners, grads, found_inf)
+        if active and monitor is not None:
+            f = settings.activation_of(group)
+            monitor.observe(number, f, grads, skipped=found_inf, factors=factors)
+        fs = settings.formulas_of(group, len(owners), factors) if active else [None] * len(owners)
+        for p, g, f in zip(owners, grads, fs, strict=True):
             if f is not None:
                 g = f(-g).neg() if group.get("maximize") else f(g)
             if found_inf is not None:  # a step that will be skipped leaves the gradient as it was
@@ -219,6 +237,28 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
                 write_grad(p, g)
     if not compiling:
         optimizer._gaf_done = _marks(optimizer)  # type: ignore[attr-defined]
+
+
+def _adapted(
+    optimizer: torch.optim.Optimizer,
+    group: settings.Group,
+    owners: list[torch.Tensor],
+    grads: list[torch.Tensor],
+    found_inf: torch.Tensor | None,
+) -> torch.Tensor | None:
+    """Let Auto see the gradients; returns each tensor's alpha and beta, None for any other function.
+
+    Its states wait for the end of the step: torch's optimizers take a parameter that has any state for one
+    whose own state exists.
+    """
+    if not adapt.is_auto(group) or not owners:
+        return None
+    waiting = optimizer.__dict__.setdefault("_gaf_auto", {})
+    kept = optimizer.state
+    states = [waiting.get(p, kept[p].get(adapt.KEY) if p in kept else None) for p in owners]
+    new, factors = adapt.adapt(group, owners, grads, (), states, skipped=found_inf)
+    waiting.update(zip(owners, new.unbind(), strict=True))
+    return factors
 
 
 def _marks(optimizer: torch.optim.Optimizer) -> list[tuple[int, int]]:
@@ -234,13 +274,23 @@ def _after_step(
     if "_gaf_grad_scale" in optimizer.__dict__:
         optimizer.grad_scale = optimizer.__dict__.pop("_gaf_grad_scale")  # type: ignore[attr-defined]
     new = [p for p in optimizer.__dict__.pop("_gaf_new", ()) if p in optimizer.state]
+    waiting = optimizer.__dict__.pop("_gaf_auto", {})
     # A fused step that is skipped leaves the state it has made unwritten (torch's SGD: whatever was in
     # memory). It is read from the device only on the step that makes the state.
     if new and optimizer.found_inf.item() > 0:  # type: ignore[attr-defined]
         for p in new:
             del optimizer.state[p]
+    elif waiting:
+        adapt.write([optimizer.state[p] for p in waiting], torch.stack(list(waiting.values())))
 
 
 def _before_load(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
     _refuse_line_search(state_dict["param_groups"])
-    return settings.adapt_checkpoint(optimizer.param_groups, state_dict)
+    state_dict = settings.adapt_checkpoint(optimizer.param_groups, state_dict)
+    optimizer._gaf_saved = adapt.saved(optimizer, state_dict)  # type: ignore[attr-defined]
+    return state_dict
+
+
+def _after_load(optimizer: torch.optim.Optimizer) -> None:
+    for p, state in optimizer.__dict__.pop("_gaf_saved", {}).items():
+        optimizer.state[p][adapt.KEY] = state

@@ -11,9 +11,10 @@ from torch.optim.optimizer import ParamsT, _use_grad_for_differentiable
 
 from gaf.functions import Activation
 from gaf.functions.lift import real_view
+from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.select import implementation, kernels
-from gaf.optim.settings import Group, formula_of
+from gaf.optim.settings import Group, formulas_of, is_active, kernel_of
 
 
 class Adam(ActivatedOptimizer, torch.optim.Adam):
@@ -48,7 +49,7 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         differentiable: bool = False,
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
-        activation: Activation | str | None = None,
+        activation: Activation | Auto | str | None = None,
         placement: str | None = None,
     ) -> None:
         self._begin(activation, placement)
@@ -104,13 +105,13 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
                 group, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps
             )
             state = [params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs]
-            f = formula_of(group)
-            if f is None:
+            if not is_active(group):
                 _torch_adam(self, group, grads, state, state_steps, has_complex, group["maximize"])
                 continue
+            factors = self._adapted(group, params, grads)
             if self._observing():
-                self._observe(number, self._unscaled(grads))
-            _activated_adam(self, group, grads, state, state_steps, f)
+                self._observe(number, self._unscaled(grads), factors)
+            _activated_adam(self, group, grads, state, state_steps, factors)
         return loss
 
 
@@ -138,7 +139,7 @@ class AdamW(Adam, torch.optim.AdamW):
         capturable: bool = False,
         differentiable: bool = False,
         fused: bool | None = None,
-        activation: Activation | str | None = None,
+        activation: Activation | Auto | str | None = None,
         placement: str | None = None,
     ) -> None:
         self._begin(activation, placement)
@@ -164,12 +165,13 @@ def _activated_adam(
     grads: list[Tensor],
     state: list[list[Tensor]],
     state_steps: list[Tensor],
-    f: Callable[[Tensor], Tensor],
+    factors: Tensor | None,
 ) -> None:
     """One group's step by the native kernels, or by torch's Adam on f(gradient)."""
     fused = kernels(implementation(group, state[0], grads, *filter(None, state[1:])))
     if fused is not None:
         params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs = state
+        name, known = kernel_of(group)
         fused.adam(
             params,
             grads,
@@ -177,8 +179,8 @@ def _activated_adam(
             exp_avg_sqs,
             max_exp_avg_sqs,
             state_steps,
-            group["gaf_function"],
-            group["gaf_params"],
+            name,
+            known if factors is None else factors,
             lr=group["lr"],
             betas=group["betas"],
             eps=group["eps"],
@@ -189,8 +191,9 @@ def _activated_adam(
         )
         return
     sign = -1 if group["maximize"] else 1
+    fs = formulas_of(group, len(grads), factors)
     for part in _parts(grads):
-        activated = [f(sign * g) for g in _widened(grads[part])]
+        activated = [f(sign * g) for f, g in zip(fs[part], _widened(grads[part]), strict=True)]
         narrow = [tensors[part] for tensors in state]
         wide = [_widened(tensors) for tensors in narrow]
         _torch_adam(optimizer, group, activated, wide, state_steps[part], False, False)

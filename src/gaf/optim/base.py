@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gaf.functions import Activation, as_activation
-from gaf.optim import settings
+from gaf.functions import Activation
+from gaf.optim import adapt, settings
+from gaf.optim.auto import Auto
 from gaf.optim.monitor import Monitor
 from gaf.optim.scaling import unscaled
 from gaf.optim.select import check_fused
@@ -21,9 +22,9 @@ class ActivatedOptimizer(torch.optim.Optimizer):
 
     gaf_monitor: Monitor | None = None
 
-    def _begin(self, activation: Activation | str | None, placement: str | None) -> None:
+    def _begin(self, activation: Activation | Auto | str | None, placement: str | None) -> None:
         """Keep the constructor's setting for the groups that torch's constructor will add."""
-        self._setting = (as_activation(activation), settings.check_placement(placement))
+        self._setting = (settings.as_setting(activation), settings.check_placement(placement))
 
     def _placement(self, group: Group, placement: str | None) -> str:
         """The placement for a group that asks for ``placement`` (None: the default)."""
@@ -41,13 +42,13 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         return self.gaf_monitor is not None and self.gaf_monitor.due
 
     @torch._disable_dynamo
-    def _observe(self, number: int, inputs: Iterable[Tensor]) -> None:
+    def _observe(self, number: int, inputs: Iterable[Tensor], factors: Tensor | None) -> None:
         group = self.param_groups[number]
         f = settings.activation_of(group)
         if self.gaf_monitor is not None and f is not None:
             skipped = self._loss_scale()["found_inf"]
             self.gaf_monitor.observe(
-                number, f, inputs, meaning=self._meaning(group), skipped=skipped
+                number, f, inputs, meaning=self._meaning(group), skipped=skipped, factors=factors
             )
 
     def add_param_group(self, param_group: Group) -> None:
@@ -58,8 +59,11 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             if "gaf_function" in group:
                 activation = settings.activation_of(group)
                 placement = group["gaf_placement"]
-            activation = as_activation(group.pop("activation", activation))
+            activation = settings.as_setting(group.pop("activation", activation))
             placement = settings.check_placement(group.pop("placement", placement))
+            if isinstance(activation, Auto):
+                activation = activation.of({**self.defaults, **group})
+                placement = placement or Auto.placement
             if activation is not None:
                 placement = self._placement({**self.defaults, **group}, placement)
             settings.store(group, activation, placement)
@@ -86,6 +90,8 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             if saved["gaf_function"] is not None:
                 saved.update(foreach=group["foreach"], fused=group["fused"])
         super().load_state_dict(state_dict)
+        for p, state in adapt.saved(self, state_dict).items():
+            self.state[p][adapt.KEY] = state
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -105,6 +111,33 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         """The gradients as f sees them."""
         scale = self._loss_scale()["grad_scale"]
         return grads if scale is None else [unscaled(g, scale) for g in grads]
+
+    def _adapted(
+        self,
+        group: Group,
+        params: list[Tensor],
+        grads: list[Tensor],
+        velocities: Sequence[Tensor | None] = (),
+        hyper: dict[str, Any] | None = None,
+    ) -> Tensor | None:
+        """Let Auto see the step; returns each tensor's alpha and beta, None for any other function."""
+        if not adapt.is_auto(group) or not params:
+            return None
+        entries = [self.state[p] for p in params]
+        told = self._loss_scale()
+        new, factors = adapt.adapt(
+            group,
+            params,
+            grads,
+            velocities,
+            [entry.get(adapt.KEY) for entry in entries],
+            hyper=hyper,
+            scale=told["grad_scale"],
+            skipped=told["found_inf"],
+        )
+        if all(adapt.KEY in entry for entry in entries) or not self._skipping():
+            adapt.write(entries, new)
+        return factors
 
     def _skipping(self) -> bool:
         """Whether GradScaler found an inf, so that torch's fused kernels have written nothing."""

@@ -11,10 +11,11 @@ import torch
 from torch import nn
 from torch.optim.optimizer import ParamsT
 
-from gaf.functions import Activation, parse
+from gaf.functions import Activation
 from gaf.optim import settings
 from gaf.optim.activate import activate
 from gaf.optim.adam import Adam, AdamW
+from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.sgd import SGD
 
@@ -76,7 +77,7 @@ def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
     return make_activated
 
 
-def _read(name: str) -> tuple[str, Activation | None, str | None]:
+def _read(name: str) -> tuple[str, Activation | Auto | None, str | None]:
     """Optimizer, function and placement; each of the last two is None where it is not named."""
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
@@ -85,7 +86,7 @@ def _read(name: str) -> tuple[str, Activation | None, str | None]:
             "'sgd+arctan(0.1, 20)@momentum'"
         )
     function, placement = match["function"], match["placement"]
-    f = None if function is None else parse(function)
+    f = None if function is None else settings.as_setting(function)
     if f is None and placement is not None:
         raise ValueError(
             f"{name!r} names a placement and no function: write 'sgd+arctan@{placement}'"

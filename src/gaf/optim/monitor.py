@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gaf.functions import Activation
+from gaf.functions import Activation, function_type
 from gaf.functions.lift import real_values
+from gaf.optim import adapt
+from gaf.optim.auto import Auto
 
 NEAR = 0.95  # within 5 %: of the line slope * g ("linear"), of the bound ("saturated")
 
@@ -110,11 +113,12 @@ a learning rate times 2.
     def observe(
         self,
         group: int,
-        f: Activation,
+        f: Activation | Auto,
         inputs: Iterable[Tensor],
         *,
         meaning: str = "gradients times {slope}",
         skipped: Tensor | None = None,
+        factors: Tensor | None = None,
     ) -> None:
         """Record what f sees in one group.
 
@@ -124,17 +128,22 @@ a learning rate times 2.
             inputs: its inputs; they are not modified.
             meaning: what a pure rescaling by ``{slope}`` amounts to here.
             skipped: GradScaler's found_inf; a record of a skipped step is dropped when read.
+            factors: alpha and beta of each input, where Auto has set them.
         """
         if not self.due:
             return
+        slope = None if isinstance(f, Auto) else f.slope  # Auto's is each tensor's own
         head = {
             "step": self._steps,
             "group": group,
             "function": repr(f),
-            "slope": f.slope,
-            "meaning": meaning.format(slope=f"{f.slope:g}"),
+            "slope": slope,
+            "meaning": "a learning rate for each tensor"
+            if slope is None
+            else meaning.format(slope=f"{slope:g}"),
         }
-        figures = _figures(f, inputs, self.quantiles, self.sample, self.histogram, skipped)
+        acting = itertools.repeat(_acting(f)) if factors is None else map(_set_by_auto, factors)
+        figures = _figures(acting, inputs, self.quantiles, self.sample, self.histogram, skipped)
         self._pending.append((head, figures))
 
     @property
@@ -254,8 +263,23 @@ def _histogram(a: Tensor) -> Tensor:
     return torch.zeros(bins, dtype=a.dtype, device=a.device).index_add_(0, index, alive.to(a.dtype))
 
 
+# A function with its slope and its bound, which may be numbers or tensors on the device.
+Acting = tuple[Callable[[Tensor], Tensor], Any, Any]
+
+
+def _acting(f: Any) -> Acting:
+    return f, f.slope, f.bound
+
+
+def _set_by_auto(factors: Tensor) -> Acting:
+    """Auto's function for one tensor."""
+    (f,) = adapt.formulas(factors[None])
+    alpha, beta = factors
+    return f, alpha * beta, alpha * function_type(Auto.function)(1.0, 1.0).bound
+
+
 def _figures(
-    f: Activation,
+    acting: Iterable[Acting],
     inputs: Iterable[Tensor],
     quantiles: tuple[float, ...],
     sample: int,
@@ -271,12 +295,12 @@ def _figures(
         counts[0] = skipped
     largest = torch.zeros((), dtype=torch.float64, device=device)
     samples = []
-    for v in values:
+    for v, (f, slope, bound) in zip(values, acting, strict=False):
         x = v.to(device=device, dtype=torch.promote_types(v.dtype, torch.float32))
         y, a = f(x).abs(), x.abs()
         finite = torch.isfinite(x)
         alive = finite & (a > 0)
-        line = NEAR * f.slope * a
+        line = NEAR * slope * a
         counts[1:] += torch.stack(
             [
                 torch.full_like(counts[0], x.numel()),
@@ -285,7 +309,7 @@ def _figures(
                 (alive & (y >= line)).sum(),
                 (alive & (y > a)).sum(),
                 (alive & (y < a)).sum(),
-                (alive & (y >= NEAR * f.bound)).sum(),
+                (alive & (y >= NEAR * bound)).sum(),
             ]
         )
         largest = (

@@ -15,7 +15,7 @@ from torch.optim.optimizer import _default_to_fused_or_foreach
 
 from gaf.functions.lift import refuse_partial
 from gaf.kernels import native
-from gaf.optim.settings import Group
+from gaf.optim.settings import Group, kernel_of
 
 
 def implementation(group: Group, *lists: Sequence[Tensor | None]) -> str:
@@ -72,7 +72,8 @@ def _refusal(group: Group, *lists: Sequence[Tensor | None]) -> str | None:
             return "the Triton kernels serve where fused=True asks for them"
         triton = kernels("triton")
         assert triton is not None
-        return triton.refusal(group["gaf_function"], *lists)
+        return triton.refusal(kernel_of(group)[0], *lists)
     if group.get("capturable"):
         return "the native kernels cannot be captured in a CUDA graph"
-    return native.refusal(group["gaf_function"], *lists, params=group["gaf_params"])
+    function, params = kernel_of(group)
+    return native.refusal(function, *lists, params=params)

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from gaf.functions import Activation, as_activation, function_type
 from gaf.functions.lift import elementwise
+from gaf.optim import adapt
+from gaf.optim.auto import Auto
 from gaf.optim.rules import PLACEMENTS
 
 Group = dict[str, Any]
@@ -33,7 +35,19 @@ VELOCITY = {
 }
 
 
-def store(group: Group, activation: Activation | None, placement: str | None) -> None:
+def as_setting(value: Activation | Auto | str | None) -> Activation | Auto | None:
+    """An activation, Auto, the name of either, or None, as users may pass it."""
+    if isinstance(value, Auto):
+        return value
+    return (Auto.named(value) if isinstance(value, str) else None) or as_activation(value)
+
+
+def type_of(name: str) -> type[Activation] | type[Auto]:
+    """The class that ``gaf_function`` names."""
+    return Auto if name == Auto.name else function_type(name)
+
+
+def store(group: Group, activation: Activation | Auto | None, placement: str | None) -> None:
     """Write an activation and where it acts into a group."""
     off = activation is None
     group["gaf_function"] = None if off else activation.name
@@ -47,7 +61,7 @@ def remove(group: Group) -> None:
         group.pop(key, None)
 
 
-def activation_of(group: Group) -> Activation | None:
+def activation_of(group: Group) -> Activation | Auto | None:
     """The activation a group describes, as a value.
 
     Example:
@@ -57,21 +71,45 @@ def activation_of(group: Group) -> Activation | None:
         Tanh(alpha=0.2, beta=10.0)
     """
     name = group.get("gaf_function")
-    return None if name is None else function_type(name)(*group["gaf_params"])
+    return None if name is None else type_of(name)(*group["gaf_params"])
 
 
-def formula_of(group: Group) -> Callable[[Tensor], Tensor] | None:
-    """The group's f on tensors, from its plain values (no object to build, so torch.compile can)."""
+def is_active(group: Group) -> bool:
+    """Whether the group has an activation."""
     # ZeroRedundancyOptimizer copies the arguments it was made with into the groups before each step.
-    if "activation" in group and as_activation(group["activation"]) != activation_of(group):
+    if "activation" in group and not _says(group["activation"], activation_of(group)):
         raise ValueError(
             'a parameter group\'s "activation" is read when the group is added; later set '
             'group["gaf_function"] and group["gaf_params"], or use gaf.ParamScheduler'
         )
-    name = group.get("gaf_function")
-    if name is None:
-        return None
-    formula, params = function_type(name).formula, group["gaf_params"]
+    return group.get("gaf_function") is not None
+
+
+def _says(given: Activation | Auto | str | None, held: Activation | Auto | None) -> bool:
+    """Whether a group that was given this holds that."""
+    f = as_setting(given)
+    if isinstance(f, Auto) and isinstance(held, Auto):
+        f = f.of({"lr": held.lr})
+    return f == held
+
+
+def formulas_of(
+    group: Group, count: int, factors: Tensor | None
+) -> list[Callable[[Tensor], Tensor]]:
+    """f of each of the group's tensors; ``factors`` is what Auto has set."""
+    return [_formula(group)] * count if factors is None else adapt.formulas(factors)
+
+
+def kernel_of(group: Group) -> tuple[str, tuple[float, ...]]:
+    """The function that a kernel computes, and what is known of its parameters before a step."""
+    if adapt.is_auto(group):
+        return Auto.function, ()  # within the kernels' range by themselves
+    return group["gaf_function"], group["gaf_params"]
+
+
+def _formula(group: Group) -> Callable[[Tensor], Tensor]:
+    """The group's f on tensors, from its plain values (no object to build, so torch.compile can)."""
+    formula, params = function_type(group["gaf_function"]).formula, group["gaf_params"]
 
     def act(x: Tensor) -> Tensor:
         y = formula(torch, x, *params)
@@ -131,6 +169,8 @@ def _check_saved(saved: Group) -> None:
             raise ValueError("a function and its placement go together")
         if f is not None and len(f.params) != len(saved["gaf_params"]):
             raise ValueError(f"{f.name} has {len(f.params)} parameters")
+        if isinstance(f, Auto) and f.lr is None:
+            raise ValueError("its learning rate is missing")
     except (TypeError, AttributeError, ValueError) as error:
         entries = ", ".join(f"{key}={saved.get(key)!r}" for key in KEYS)
         raise ValueError(

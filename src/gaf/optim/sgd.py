@@ -13,9 +13,10 @@ from torch.optim.sgd import sgd as torch_sgd
 from gaf.functions import Activation
 from gaf.kernels import foreach
 from gaf.optim import rules
+from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.select import implementation, kernels
-from gaf.optim.settings import VELOCITY, Group, formula_of
+from gaf.optim.settings import VELOCITY, Group, formulas_of, is_active, kernel_of
 
 
 class SGD(ActivatedOptimizer, torch.optim.SGD):
@@ -24,10 +25,11 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
     Args:
         params, lr, momentum, dampening, weight_decay, nesterov, maximize, foreach, differentiable,
             fused: as in :class:`torch.optim.SGD`.
-        activation: a function such as ``gaf.Arctan(0.1, 20)``, its name ``"arctan(0.1, 20)"``, or
-            None, which is torch's own step to the bit. A group may carry an ``activation`` of its own.
+        activation: a function such as ``gaf.Arctan(0.1, 20)``, its name ``"arctan(0.1, 20)"``,
+            ``gaf.Auto()``, or None, which is torch's own step to the bit. A group may carry an
+            ``activation`` of its own.
         placement: ``"gradient"``, ``"momentum"`` or ``"update"``, see :mod:`gaf.optim.rules`. Unset:
-            ``"momentum"`` with momentum, ``"gradient"`` without.
+            ``"momentum"`` with momentum, ``"gradient"`` without it and for :class:`gaf.Auto`.
 
     Example:
         >>> import gaf, torch
@@ -53,7 +55,7 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         foreach: bool | None = None,
         differentiable: bool = False,
         fused: bool | None = None,
-        activation: Activation | str | None = None,
+        activation: Activation | Auto | str | None = None,
         placement: str | None = None,
     ) -> None:
         self._begin(activation, placement)
@@ -104,19 +106,21 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         params: list[Tensor],
         grads: list[Tensor],
         velocities: list[Tensor | None],
-        f: Callable[[Tensor], Tensor],
+        factors: Tensor | None,
     ) -> list[Tensor | None]:
         """One group's step by the implementation that it asks for, or that suits it."""
-        hyper = {**_hyperparameters(group), "placement": group["gaf_placement"]}
+        hyper = _rule(group)
         how = implementation(group, params, grads, velocities)
         fused = kernels(how)
         if fused is not None:
-            name, values = group["gaf_function"], group["gaf_params"]
+            name, known = kernel_of(group)
+            values = known if factors is None else factors
             return fused.sgd(params, grads, velocities, name, values, **hyper, **self._loss_scale())
+        fs = formulas_of(group, len(params), factors)
         if how == "single":
             return [
                 rules.sgd(p, g, v, f, **hyper)
-                for p, g, v in zip(params, grads, velocities, strict=True)
+                for p, g, v, f in zip(params, grads, velocities, fs, strict=True)
             ]
         new: list[Tensor | None] = list(velocities)
         batches = Optimizer._group_tensors_by_device_and_dtype(
@@ -124,7 +128,8 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
             with_indices=True,
         )
         for (ws, gs, vs), indices in batches.values():
-            for i, v in zip(indices, foreach.sgd(ws, gs, vs, f, **hyper), strict=True):  # type: ignore[arg-type]
+            here = [fs[i] for i in indices]
+            for i, v in zip(indices, foreach.sgd(ws, gs, vs, here, **hyper), strict=True):  # type: ignore[arg-type]
                 new[i] = v
         return new
 
@@ -146,8 +151,7 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
             velocities: list[Tensor | None] = []
             sparse = self._init_group(group, params, grads, velocities)
             first = any(v is None for v in velocities)
-            f = formula_of(group)
-            if f is None:
+            if not is_active(group):
                 torch_sgd(
                     params,
                     grads,
@@ -160,10 +164,11 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
                 )
             else:
                 velocities = velocities or [None] * len(params)
+                factors = self._adapted(group, params, grads, velocities, _rule(group))
                 if self._observing():
-                    seen = _inputs(params, self._unscaled(grads), velocities, f, group)
-                    self._observe(number, seen)
-                velocities = self._activated_sgd(group, params, grads, velocities, f)
+                    seen = _inputs(params, self._unscaled(grads), velocities, group)
+                    self._observe(number, seen, factors)
+                velocities = self._activated_sgd(group, params, grads, velocities, factors)
             # Velocities that exist are carried on in place, unless autograd needs the old ones.
             if (
                 (first or group["differentiable"])
@@ -181,20 +186,24 @@ def _hyperparameters(group: Group) -> dict[str, Any]:
     return {name: group[name] for name in names}
 
 
+def _rule(group: Group) -> dict[str, Any]:
+    """What :func:`gaf.optim.rules.sgd` is told of a group."""
+    return {**_hyperparameters(group), "placement": group["gaf_placement"]}
+
+
 def _inputs(
     params: list[Tensor],
     grads: list[Tensor],
     velocities: list[Tensor | None],
-    f: Callable[[Tensor], Tensor],
     group: Group,
 ) -> Iterator[Tensor]:
     """What f is going to see, found by running the reference on copies."""
-    hyper = {**_hyperparameters(group), "placement": group["gaf_placement"]}
+    hyper = _rule(group)
     seen: list[Tensor] = []
 
     def tap(x: Tensor) -> Tensor:
         seen.append(x)
-        return f(x)
+        return x.clone()  # what follows f does not matter here
 
     for p, g, v in zip(params, grads, velocities, strict=True):
         rules.sgd(p.detach().clone(), g, None if v is None else v.clone(), tap, **hyper)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 
 import gaf
 from gaf.experiments.engine.near import did_you_mean
+from gaf.optim.settings import as_setting
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -66,9 +67,9 @@ class TaskConfig(Config):
 class OptimizerConfig(Config):
     """The update rule. A key that the rule does not have (betas of SGD) keeps its default.
 
-    ``activation`` is written as :func:`gaf.parse` reads it. Before it comes what else is done to gradients:
-    ``centralize`` takes from each output's weights the mean of their gradient (Yong et al., 2020), clipping
-    is by value or by norm, ``normalize`` gives all gradients together this very norm.
+    ``activation`` is written as :func:`gaf.parse` reads it, or ``auto``. Before it comes what else is done to
+    gradients: ``centralize`` takes from each output's weights the mean of their gradient (Yong et al., 2020),
+    clipping is by value or by norm, ``normalize`` gives all gradients together this very norm.
     """
 
     name: Literal["sgd", "adam", "adamw"] = "sgd"
@@ -100,7 +101,7 @@ class OptimizerConfig(Config):
         if self.nesterov and (self.momentum == 0 or self.dampening != 0):
             raise ValueError("nesterov needs a momentum above 0 and no dampening")
         if self.activation is not None:
-            gaf.parse(self.activation)
+            as_setting(self.activation)
         elif self.placement is not None:
             raise ValueError("placement needs an activation; unset it, or set one")
         if self.name != "sgd" and self.placement not in (None, "gradient"):
@@ -114,7 +115,14 @@ class OptimizerConfig(Config):
     @property
     def where(self) -> str:
         """The placement in force: gaf's own default where none is set."""
+        if self.placement is None and self.sets_itself:
+            return gaf.Auto.placement
         return self.placement or ("momentum" if self.momentum > 0 else "gradient")
+
+    @property
+    def sets_itself(self) -> bool:
+        """Whether the activation is :class:`gaf.Auto`, which has no alpha, beta or slope to speak of."""
+        return isinstance(as_setting(self.activation), gaf.Auto)
 
 
 class ScheduleConfig(Config):
@@ -205,6 +213,10 @@ def matched_control(config: RunConfig) -> RunConfig:
     rule = config.optimizer
     if rule.activation is None:
         raise ValueError(f"{config.name} has no activation, so there is no matched control of it")
+    if rule.sets_itself:
+        raise ValueError(
+            f"{rule.activation} has a slope for each tensor and step, so there is no matched control of it"
+        )
     s = gaf.parse(rule.activation).slope
     change: dict[str, Any] = {"activation": None, "placement": None}
     if rule.name == "sgd":

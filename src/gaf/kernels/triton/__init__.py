@@ -60,6 +60,7 @@ class _Batch:
     aligned: bool
     sizes: list[int]
     rows: list[tuple[int, ...]]
+    places: list[int]  # of its tensors in the lists of the call
 
     @functools.cached_property
     def blocks(self) -> list[int]:
@@ -80,6 +81,16 @@ class _Batch:
         if numbers.device.type != self.device.type:
             return None, numbers.tolist()
         return numbers.to(self.device), [0.0] * numbers.numel()
+
+    def factors(self, factors: Tensor | None) -> Tensor | None:
+        """The rows of these tensors."""
+        if factors is None:
+            return None
+        rows = list(
+            factors.unbind()
+        )  # by Python's numbers: an index on the device would be copied there
+        own = torch.stack([rows[place] for place in self.places])
+        return own.to(self.device, torch.float64, non_blocking=True)
 
     def near(self, number: Tensor | None) -> Tensor | None:
         return None if number is None else number.to(self.device, non_blocking=True)
@@ -105,9 +116,10 @@ def _batches(lists: Sequence[Sequence[Tensor]], extra: Sequence[int] | None = No
         # what lets the compiler move 16 bytes at a time
         aligned = size % 8 == 0 and all(address % 16 == 0 for address in addresses)
         key = (tensors[0].device, tensors[0].dtype, aligned)
-        batch = batches.setdefault(key, _Batch(*key, [], []))
+        batch = batches.setdefault(key, _Batch(*key, [], [], []))
         batch.sizes.append(size)
         batch.rows.append(addresses if extra is None else (*addresses, extra[i]))
+        batch.places.append(i)
     return list(batches.values())
 
 
@@ -186,7 +198,7 @@ def sgd(
     gs: Sequence[Tensor],
     vs: Sequence[Tensor | None],
     function: str,
-    params: tuple[float | Tensor, ...],
+    params: tuple[float | Tensor, ...] | Tensor,
     *,
     placement: str,
     lr: float | Tensor,
@@ -220,9 +232,10 @@ def sgd(
         placement,
         nesterov,
         maximize,
-        _numbers(ws, *params, lr, weight_decay, momentum, 1 - dampening),
+        _numbers(ws, *native.for_all(params), lr, weight_decay, momentum, 1 - dampening),
         grad_scale,
         found_inf,
+        native.for_each(params),
     )
     return list(velocities) or [None] * len(ws)
 
@@ -240,6 +253,7 @@ def _sgd(
     numbers: Tensor | list[float],
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
+    factors: Tensor | None,
 ) -> None:
     old = [0 if first else v.numel() for v, first in zip(vs, fresh, strict=True)] if vs else None
     for batch in _batches([ws, gs, vs] if vs else [ws, gs], old):
@@ -250,6 +264,7 @@ def _sgd(
             *scalars,
             batch.near(grad_scale),
             batch.near(found_inf),
+            batch.factors(factors),
             FUNCTION=function,
             PLACEMENT=placement,
             NESTEROV=nesterov,
@@ -266,7 +281,7 @@ def adam(
     tops: Sequence[Tensor],
     steps: Sequence[Tensor],
     function: str,
-    params: tuple[float | Tensor, ...],
+    params: tuple[float | Tensor, ...] | Tensor,
     *,
     lr: float | Tensor,
     betas: tuple[float | Tensor, float | Tensor],
@@ -296,9 +311,10 @@ def adam(
         function,
         decoupled_weight_decay,
         maximize,
-        _numbers(ws, *params, lr, *betas, eps, weight_decay),
+        _numbers(ws, *native.for_all(params), lr, *betas, eps, weight_decay),
         grad_scale,
         found_inf,
+        native.for_each(params),
     )
 
 
@@ -316,6 +332,7 @@ def _adam(
     numbers: Tensor | list[float],
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
+    factors: Tensor | None,
 ) -> None:
     lists = [ws, gs, ms, vs, tops] if tops else [ws, gs, ms, vs]
     for batch in _batches(lists, [step.data_ptr() for step in steps]):
@@ -340,6 +357,7 @@ def _adam(
             *scalars,
             batch.near(grad_scale),
             found,
+            batch.factors(factors),
             FUNCTION=function,
             DECOUPLED=decoupled,
             MAXIMIZE=maximize,

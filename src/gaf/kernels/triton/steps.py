@@ -25,6 +25,7 @@ def sgd_kernel(
     gain: float64,
     grad_scale,
     found_inf,
+    factors,
     FUNCTION: constexpr,
     PLACEMENT: constexpr,
     NESTEROV: constexpr,
@@ -38,9 +39,9 @@ def sgd_kernel(
 
     A row: start, size, w, g, and with CARRY v and how many elements of it exist: all or, at first, none.
     """
-    _, row, offsets, mask = _here(table, count, found_inf, 6 if CARRY else 4, ALIGNED, BLOCK)
-    alpha = _number(alpha, numbers, 0)
-    beta = _number(beta, numbers, 1)
+    number, row, offsets, mask = _here(table, count, found_inf, 6 if CARRY else 4, ALIGNED, BLOCK)
+    alpha = _factor(alpha, numbers, factors, number, 0)
+    beta = _factor(beta, numbers, factors, number, 1)
     w = _read(row + 2, offsets, mask, TYPE, ALIGNED)
     d = _unscaled(_read(row + 3, offsets, mask, TYPE, ALIGNED), grad_scale, MAXIMIZE)
     lr = _number(lr, numbers, 2).to(w.dtype)
@@ -80,6 +81,7 @@ def adam_kernel(
     weight_decay: float64,
     grad_scale,
     found_inf,
+    factors,
     FUNCTION: constexpr,
     DECOUPLED: constexpr,
     MAXIMIZE: constexpr,
@@ -90,8 +92,8 @@ def adam_kernel(
 ):
     """Adam on f(gradient). A row: start, size, w, g, m, v, with AMSGRAD the largest v, and the step."""
     number, row, offsets, mask = _here(table, count, found_inf, 8 if AMSGRAD else 7, ALIGNED, BLOCK)
-    alpha = _number(alpha, numbers, 0)
-    beta = _number(beta, numbers, 1)
+    alpha = _factor(alpha, numbers, factors, number, 0)
+    beta = _factor(beta, numbers, factors, number, 1)
     w = _read(row + 2, offsets, mask, TYPE, ALIGNED)
     d = _unscaled(_read(row + 3, offsets, mask, TYPE, ALIGNED), grad_scale, MAXIMIZE)
     m = _read(row + 4, offsets, mask, TYPE, ALIGNED)
@@ -211,6 +213,15 @@ def _number(x, numbers, i: constexpr):
         return tl.full((), x, tl.float64)
     else:
         return tl.load(numbers + i)
+
+
+@jit
+def _factor(x, numbers, factors, number, i: constexpr):
+    """Alpha (0) or beta (1) of a tensor: its own where ``factors`` has them, else that of all."""
+    if factors is None:
+        return _number(x, numbers, i)
+    else:
+        return tl.load(factors + 2 * number + i)
 
 
 @jit

@@ -1,0 +1,246 @@
+"""What :class:`gaf.Auto` knows of each tensor, and the alpha and beta that follow from it.
+
+Per parameter one small tensor, ``state[p]["gaf_auto"]``, holds three numbers: the weight of the running mean
+(1 - decay^t, which corrects its bias), the running sum of the quantile's logarithm, and the size of the
+weights. A mean of logarithms follows magnitudes over many decades, and one spike moves it little.
+
+The quantile is of at most 256 elements, evenly spaced, so that a step reads next to nothing beside the
+kernels' own pass; zeros, inf and NaN are left out. For placements behind the momentum the rule is run on the
+sampled elements of weight, gradient and velocity. Everything stays on the device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gaf.functions import function_type
+from gaf.functions.lift import elementwise, is_dtensor, local_shard, real_values, real_view
+from gaf.optim import rules
+from gaf.optim.auto import Auto
+
+KEY = "gaf_auto"
+SAMPLE = 256
+LEAST, MOST = 1e-18, 1e18  # of alpha and beta, which the kernels take
+UNSIZED = 0.1  # for weights that are all 0, such as fresh biases
+
+Group = dict[str, Any]
+
+
+def is_auto(group: Group) -> bool:
+    """Whether a group's alpha and beta are set by Auto."""
+    return group.get("gaf_function") == Auto.name
+
+
+@torch.no_grad()
+def adapt(
+    group: Group,
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    velocities: Sequence[Tensor | None],
+    states: Sequence[Tensor | None],
+    *,
+    hyper: dict[str, Any] | None = None,
+    scale: Tensor | None = None,
+    skipped: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The states after this step, (n, 3), and each tensor's alpha and beta, (n, 2).
+
+    Args:
+        group: the parameter group.
+        params: its tensors.
+        grads: their gradients.
+        velocities: theirs, None for one that does not exist yet; unused where f acts on the gradient.
+        states: as kept, None for a tensor seen for the first time.
+        hyper: of :func:`gaf.optim.rules.sgd`; None where f acts on the gradient.
+        scale: GradScaler's, where the gradients still carry it.
+        skipped: GradScaler's found_inf; where it is set the states stay as they are.
+    """
+    auto = Auto(*group["gaf_params"])
+    home = local_shard(params[0]).device
+    x = _sampled(grads, params, home)
+    if scale is not None:
+        x = x / scale.to(x)
+    if hyper is not None and hyper["placement"] != "gradient":
+        if any(g.is_sparse for g in grads):
+            raise ValueError('Auto takes sparse gradients with placement="gradient" only')
+        x = _behind_momentum(params, x, velocities, hyper)
+    found = _over_processes(_quantile(x.abs(), auto.quantile), grads)
+    old = _old_states(params, states, home)
+    weight, total, size = old.unbind(1)
+    log, share = found.unbind(1)
+    seen = share > 0  # a tensor whose sample holds no number but 0 tells nothing
+    log = torch.where(seen, log / share, 0.0)
+    weight = torch.where(seen, auto.decay * weight + (1 - auto.decay), weight)
+    total = torch.where(seen, auto.decay * total + (1 - auto.decay) * log, total)
+    m = torch.exp(total / weight.clamp(min=torch.finfo(x.dtype).tiny))
+    alpha = auto.step * size * _rate(group) / auto.lr
+    factors = torch.stack((alpha, 1 / m), dim=1).clamp(LEAST, MOST)
+    new = torch.stack((weight, total, size), dim=1)
+    if skipped is not None:
+        new = torch.where(skipped.to(x) > 0, old, new)
+    return new, factors
+
+
+def _rate(group: Group) -> Any:
+    """The learning rate where f gives the step itself, and 1 where it multiplies f later."""
+    lr = group["lr"] if group["gaf_placement"] == "update" else 1.0
+    return lr.detach().reshape(()) if isinstance(lr, Tensor) else lr
+
+
+def formulas(factors: Tensor) -> list[Callable[[Tensor], Tensor]]:
+    """Each tensor's f."""
+    formula = function_type(Auto.function).formula
+
+    def made(row: Tensor) -> Callable[[Tensor], Tensor]:
+        def act(x: Tensor) -> Tensor:
+            # in the dtype of x: beside a scalar x a number of more digits would widen the result
+            alpha, beta = row.to(x.device, x.dtype).unbind()
+            return formula(torch, x, alpha, beta)
+
+        return lambda g: elementwise(act, g)
+
+    return [made(row) for row in factors.unbind()]
+
+
+def write(entries: Sequence[dict[str, Any]], new: Tensor) -> None:
+    """Put new states into the parameters' entries, in place where there is one."""
+    for entry, row in zip(entries, new.unbind(), strict=True):
+        if KEY not in entry:
+            entry[KEY] = row.clone()
+    torch._foreach_copy_([entry[KEY] for entry in entries], list(new.unbind()))
+
+
+def saved(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[Tensor, Tensor]:
+    """The states in a checkpoint, by parameter. On loading, torch rounds them to the parameter's dtype."""
+    found = {}
+    for group, there in zip(optimizer.param_groups, state_dict["param_groups"], strict=False):
+        for p, index in zip(group["params"], there["params"], strict=False):
+            state = state_dict["state"].get(index, {}).get(KEY)
+            if state is not None:
+                device = local_shard(p).device
+                found[p] = state.to(device, _wide(device), copy=True)
+    return found
+
+
+def spacing(elements: int) -> int:
+    """Every how manieth element is sampled.
+
+    It has no divisor in common with the number of elements, so that it falls on all columns of a matrix and
+    on all places of a filter.
+    """
+    step = -(-elements // SAMPLE)
+    while math.gcd(step, elements) > 1:
+        step += 1
+    return max(1, step)
+
+
+def _wide(device: torch.device) -> torch.dtype:
+    """The dtype of states and samples: float64 wherever there is one."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def _numbers(t: Tensor, like: Tensor) -> Tensor:
+    """The real numbers of a tensor in a row, in the order in which ``like`` lies in memory."""
+    t = local_shard(t)
+    if t.layout == torch.sparse_coo:
+        return real_values(t).reshape(-1)
+    if not t.is_contiguous():  # such as channels last: a view, where reshape alone would copy
+        strides = local_shard(like).stride()
+        t = t.permute(sorted(range(t.ndim), key=lambda i: -strides[i]))
+    return real_view(t).reshape(-1)
+
+
+def _sampled(tensors: Sequence[Tensor], like: Sequence[Tensor], home: torch.device) -> Tensor:
+    """A row of sampled elements for each tensor, filled up with NaN."""
+    rows = []
+    for t, other in zip(tensors, like, strict=True):
+        numbers = _numbers(t.detach(), other)
+        rows.append(numbers[:: spacing(numbers.numel())])
+    wide = _wide(home)
+    if len({(row.dtype, row.device) for row in rows}) > 1:
+        rows = [row.to(home, wide) for row in rows]
+    return torch.nn.utils.rnn.pad_sequence(rows, True, math.nan).to(wide)
+
+
+def _behind_momentum(
+    params: Sequence[Tensor], g: Tensor, velocities: Sequence[Tensor | None], hyper: dict[str, Any]
+) -> Tensor:
+    """What f sees, by the reference rule on the sampled elements."""
+    w = _sampled(params, params, g.device)
+    seen: list[Tensor] = []
+
+    def tap(x: Tensor) -> Tensor:
+        seen.append(x.clone())
+        return x
+
+    old = [(i, v) for i, v in enumerate(velocities) if v is not None]
+    rows = [i for i, _ in old]
+    v = _sampled([v for _, v in old], [params[i] for i in rows], g.device) if old else None
+    if v is None or len(old) == len(params):
+        rules.sgd(w, g, v, tap, **hyper)
+        return seen[0]
+    fresh = [i for i, v in enumerate(velocities) if v is None]  # some have just begun
+    rules.sgd(w[rows], g[rows], v, tap, **hyper)
+    rules.sgd(w[fresh], g[fresh], None, tap, **hyper)
+    x = torch.empty_like(g)
+    x[rows], x[fresh] = seen
+    return x
+
+
+def _quantile(a: Tensor, quantile: float) -> Tensor:
+    """Per row the logarithm of a quantile of its numbers that are neither 0 nor infinite, and 1; or 0, 0."""
+    a = torch.where(torch.isfinite(a), a, math.inf).sort(dim=1).values
+    zeros = (a == 0).sum(1)
+    count = (a < math.inf).sum(1) - zeros
+    index = zeros + (quantile * (count - 1).clamp(min=0)).long()
+    q = a.gather(1, index.clamp(max=max(a.shape[1] - 1, 0))[:, None])[:, 0] if a.shape[1] else None
+    if q is None:
+        return a.new_zeros(len(a), 2)
+    seen = count > 0
+    return torch.stack((torch.where(seen, q, 1.0).log(), seen.to(a)), dim=1)
+
+
+def _old_states(
+    params: Sequence[Tensor], states: Sequence[Tensor | None], home: torch.device
+) -> Tensor:
+    """The states so far; a tensor seen for the first time has its size measured."""
+    there = [state.to(home) for state in states if state is not None]
+    if len(there) == len(states):
+        return torch.stack(there)
+    new = [i for i, state in enumerate(states) if state is None]
+    sums = torch.stack([_squares(params[i]).to(home) for i in new])
+    squares, elements = _over_processes(sums, [params[i] for i in new]).unbind(1)
+    sizes = (squares / elements.clamp(min=1)).sqrt()
+    sizes = torch.where((sizes > 0) & torch.isfinite(sizes), sizes, UNSIZED)
+    fresh = dict(zip(new, torch.nn.functional.pad(sizes[:, None], (2, 0)).unbind(), strict=True))
+    rows = [fresh[i] if state is None else state.to(sizes) for i, state in enumerate(states)]
+    return torch.stack(rows)
+
+
+def _squares(p: Tensor) -> Tensor:
+    """The sum of squares of a tensor's numbers, and how many there are."""
+    numbers = real_values(p.detach())
+    total = torch.linalg.vector_norm(numbers, dtype=_wide(numbers.device)) ** 2
+    return torch.stack((total, torch.full_like(total, numbers.numel())))
+
+
+def _over_processes(sums: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """Rows of sums over all shards of each tensor; plain tensors have one.
+
+    One all-reduce of a few numbers for each dimension of a mesh. All processes then hold the same state.
+    """
+    meshes: dict[Any, list[int]] = {}
+    for i, t in enumerate(tensors):
+        if is_dtensor(t):
+            meshes.setdefault(t.device_mesh, []).append(i)  # type: ignore[attr-defined]
+    for mesh, rows in meshes.items():
+        part = sums[rows]
+        for dimension in range(mesh.ndim):
+            torch.distributed.all_reduce(part, group=mesh.get_group(dimension))
+        sums[rows] = part
+    return sums

@@ -1,0 +1,109 @@
+r"""Auto: alpha and beta of each tensor, set while training.
+
+With x what f acts on in one tensor, m the running quantile of abs(x), s the root mean square of the
+tensor's weights when Auto first saw it, and :math:`\eta_0` the group's learning rate when it was added:
+
+.. math:: f(x) = \alpha \arctan(\beta x), \qquad \beta = 1 / m, \qquad \alpha = \mathrm{step}\, s / \eta_0
+
+so that :math:`\eta f(x)` is at most :math:`\frac{\pi}{2}\,\mathrm{step}\, s\, \eta / \eta_0`: a share of the
+tensor's own size, whatever the size of its gradients and whatever the learning rate begins with. In the
+placement ``update``, where f gives the step itself, :math:`\alpha = \mathrm{step}\, s\, \eta / \eta_0`.
+:mod:`gaf.optim.adapt` keeps m and s.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields, replace
+from numbers import Real
+from typing import Any, ClassVar
+
+from gaf.functions.registry import _read
+
+
+@dataclass(frozen=True)
+class Auto:
+    """An activation that needs no alpha and beta: it sets them for each tensor, online.
+
+    Give it where an activation is given. It is an arctan whose width follows the typical magnitude of
+    what it acts on, and whose range is a share of the tensor's own size; see docs/auto.md.
+
+    Args:
+        step: alpha times the learning rate, as a share of the root mean square of the tensor's weights.
+        quantile: which quantile of the magnitudes ends the linear part, between 0 and 1.
+        decay: of the running quantile, from 0 up to but not including 1.
+        lr: the learning rate that stands for a whole step. Unset: the group's own when it is added, so
+            that the level of ``lr`` cancels and its schedule remains.
+
+    Example:
+        >>> import gaf, torch
+        >>> model = torch.nn.Linear(4, 2)
+        >>> opt = gaf.SGD(model.parameters(), lr=0.1, activation=gaf.Auto())
+        >>> gaf.activation_of(opt.param_groups[0])
+        Auto(step=0.04, quantile=0.5, decay=0.99, lr=0.1)
+    """
+
+    name: ClassVar[str] = "auto"
+    function: ClassVar[str] = "arctan"  # whose alpha and beta are set
+    placement: ClassVar[str] = (
+        "gradient"  # where none is asked for: behind the momentum it trained worse
+    )
+
+    step: float = 0.04
+    quantile: float = 0.5
+    decay: float = 0.99
+    lr: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.name == "lr":
+                continue
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise TypeError(f"Auto: {field.name} must be a number, got {type(value).__name__}")
+            object.__setattr__(self, field.name, float(value))
+        for name in ("step", "lr"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"Auto: {name} must be positive and finite, got {value}")
+        if not 0 < self.quantile < 1:
+            raise ValueError(f"Auto: quantile must lie between 0 and 1, got {self.quantile}")
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"Auto: decay must be at least 0 and below 1, got {self.decay}")
+
+    @property
+    def params(self) -> tuple[Any, ...]:
+        """The parameters in their order."""
+        return astuple(self)
+
+    def of(self, group: Mapping[str, Any]) -> Auto:
+        """The same for a parameter group: a learning rate that is unset is the group's."""
+        if self.lr is not None:
+            return self
+        lr = float(group["lr"])
+        if not 0 < lr < math.inf:
+            raise ValueError(
+                f"Auto measures steps by the learning rate, and the group's is {lr}: make the optimizer with "
+                "the rate of a whole step, or pass gaf.Auto(lr=...)"
+            )
+        return replace(self, lr=lr)
+
+    @classmethod
+    def named(cls, text: str) -> Auto | None:
+        """What ``"auto"`` or ``"auto(step=0.1)"`` names; None for a text that names something else.
+
+        Example:
+            >>> Auto.named("auto(0.1)")
+            Auto(step=0.1, quantile=0.5, decay=0.99, lr=None)
+            >>> Auto.named("arctan(0.1, 20)")
+        """
+        if text.partition("(")[0].strip().lower() != cls.name:
+            return None
+        try:
+            _, args, kwargs = _read(ast.parse(text.strip(), mode="eval").body)
+            return cls(*args, **kwargs)  # type: ignore[arg-type]
+        except (SyntaxError, TypeError, MemoryError, RecursionError):
+            known = ", ".join(field.name for field in fields(cls))
+            raise ValueError(f"cannot read {text!r}: auto takes numbers ({known})") from None
