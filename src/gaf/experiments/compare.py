@@ -150,17 +150,21 @@ def describe(base: RunConfig) -> str:
         >>> describe(recipes.get("digits-cnn-sgdm"))
         'digits-cnn on digits, 20 epochs in batches of 64, sgd with lr 0.1, momentum 0.9, weight decay 0.0005'
     """
-    task, rule = base.task, base.optimizer
-    what = task.kind if task.own else f"{task.model} on {task.data}"
-    length = f"{base.epochs} epochs" if base.epochs else f"{base.iterations} steps"
+    rule = base.optimizer
     numbers = [f"lr {rule.lr:g}"]
     if rule.momentum:
         numbers.append(f"momentum {rule.momentum:g}")
     if rule.weight_decay:
         numbers.append(f"weight decay {rule.weight_decay:g}")
-    return (
-        f"{what}, {length} in batches of {base.batch_size}, {rule.name} with {', '.join(numbers)}"
-    )
+    return f"{training(base)}, {rule.name} with {', '.join(numbers)}"
+
+
+def training(config: RunConfig) -> str:
+    """What is trained and for how long, whatever the rule."""
+    task = config.task
+    what = task.kind if task.own else f"{task.model} on {task.data}"
+    length = f"{config.epochs} epochs" if config.epochs else f"{config.iterations} steps"
+    return f"{what}, {length} in batches of {config.batch_size}"
 
 
 def _environment(folder: Path) -> dict[str, Any]:

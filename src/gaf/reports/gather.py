@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gaf.experiments.compare import training
 from gaf.experiments.comparison import Comparison, Row, RunRef
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
@@ -48,7 +49,7 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
     several = len(entries) > 1
     comparison = Comparison(
         title=f"{len(entries)} settings, as trained one by one" if several else first.name,
-        task=_task(first),
+        task=training(first),
         score_name=outcome.result.score_name,
         higher_is_better=outcome.result.higher_is_better,
         seeds=seeds,
@@ -148,13 +149,6 @@ def _not_run(row: Row) -> Row:
 def _above(places: Sequence[Path]) -> Path:
     """The folder to find all of them from."""
     return places[0] if len(places) == 1 else Path(os.path.commonpath(places))
-
-
-def _task(config: RunConfig) -> str:
-    task = config.task
-    what = task.kind if task.own else f"{task.model} on {task.data}"
-    length = f"{config.epochs} epochs" if config.epochs else f"{config.iterations} steps"
-    return f"{what}, {length} in batches of {config.batch_size}"
 
 
 def _environment(places: Sequence[Path], above: Path) -> dict[str, Any]:
