@@ -1,0 +1,1 @@
+"""AT HOME ELSEWHERE: one module for each framework, imported by its users and by nobody else."""

@@ -1,0 +1,120 @@
+"""Distributed checkpoints: each process writes what it holds, any number of processes reads it.
+
+The files are those of ``torch.distributed.checkpoint``. torch would run pickles that it finds in them;
+:class:`SafeReader` and :class:`SafePlanner` accept tensors and plain values only.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.planner import ReadItem
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+from gaf.integrations.metadata import Refused, loads
+
+METADATA = ".metadata"  # written last, so that a folder with it is whole
+
+
+class SafeReader(dcp.FileSystemReader):
+    """torch's reader of a folder, but its metadata runs nothing; for ``dcp.load(storage_reader=...)``."""
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        path = Path(self._get_metadata_path(kwargs.get("rank")))
+        try:
+            found = loads(path.read_bytes())
+        except FileNotFoundError:
+            raise Refused(
+                f"{path.parent} holds no finished checkpoint: {path.name} is missing"
+            ) from None
+        except Refused as error:
+            raise Refused(f"{path} is refused: {error}; nothing of it was run") from None
+        found.storage_meta = found.storage_meta or StorageMeta()
+        found.storage_meta.load_id = self.load_id
+        return found
+
+
+class SafePlanner(DefaultLoadPlanner):
+    """torch's planner, but what is no tensor is read as plain values; for ``dcp.load(planner=...)``."""
+
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        try:
+            plain = torch.load(value, weights_only=True)
+        except Exception as error:  # a damaged pickle can fail in any way
+            reason = str(error).partition("\n")[0]
+            name = read_item.dest_index.fqn
+            raise Refused(f"{name} in the checkpoint is no plain value: {reason}") from None
+        again = io.BytesIO()
+        torch.save(plain, again)
+        again.seek(0)
+        super().load_bytes(read_item, again)
+
+
+def save(
+    folder: str | os.PathLike[str], model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Save a model and its optimizer, sharded or not; all processes call this.
+
+    Args:
+        folder: seen by all processes; it must not hold a checkpoint already.
+        model: plain, or under DDP, FSDP2 or tensor parallelism.
+        optimizer: one of ours or any other, activated or not.
+    """
+    folder = Path(folder)
+    if (folder / METADATA).exists():
+        raise ValueError(f"{folder} holds a checkpoint already: save each to a folder of its own")
+    with _without_a_warning_about_one_process():
+        dcp.save(_state(model, optimizer), checkpoint_id=folder)
+
+
+def load(
+    folder: str | os.PathLike[str], model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Load what :func:`save` wrote into a model and optimizer made anew, on any number of processes.
+
+    Raises:
+        ValueError: the folder holds no finished checkpoint, or one with more than tensors and plain values.
+    """
+    reader = SafeReader(folder)
+    reader.read_metadata()  # torch would wrap the reason for a refusal into others
+    state = _state(model, optimizer)
+    try:
+        with _without_a_warning_about_one_process():
+            dcp.load(state, storage_reader=reader, planner=SafePlanner())
+    except CheckpointException as error:
+        failures = [failure for failure, _ in error.failures.values()]
+        refused = next((each for each in failures if isinstance(each, Refused)), None)
+        if refused is None:
+            raise
+        raise refused from None
+    set_state_dict(
+        model,
+        optimizer,
+        model_state_dict=state["model"],
+        optim_state_dict=state["optimizer"],
+    )
+
+
+def _state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    weights, rest = get_state_dict(model, optimizer)
+    return {"model": weights, "optimizer": rest}
+
+
+@contextmanager
+def _without_a_warning_about_one_process() -> Iterator[None]:
+    """One process is what it looks like; torch would ask whether it was meant."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable")
+        yield

@@ -1,0 +1,150 @@
+"""The metadata of a distributed checkpoint, read without running anything from the file.
+
+torch writes it as a pickle, which is a program: what it may call is what ``find_class`` hands out. Here that
+is the records that torch puts into it and the constructors of their parts, nothing else.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import torch
+from torch.distributed.checkpoint import metadata as records
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+
+
+class Refused(ValueError):
+    """A checkpoint that is not what torch writes; the message is a sentence."""
+
+
+_RECORDS: tuple[type, ...] = (
+    records.Metadata,
+    records.MetadataIndex,
+    records.ChunkStorageMetadata,
+    records.TensorStorageMetadata,
+    records.BytesStorageMetadata,
+    records.TensorProperties,
+    records.StorageMeta,
+    _StorageInfo,
+)
+_ENCODING = records._MEM_FORMAT_ENCODING
+
+
+def _layout(name: Any) -> torch.layout:
+    return {"torch.strided": torch.strided}[name]
+
+
+def _path(*parts: Any) -> str:
+    """Stands for a path: where the checkpoint was written is a note, and nothing opens it."""
+    return str(PurePath(*map(str, parts)))
+
+
+_CALLABLE: dict[tuple[str, str], Callable[..., Any]] = {
+    **{(kind.__module__, kind.__qualname__): kind for kind in (*_RECORDS, _ENCODING)},
+    ("torch", "Size"): torch.Size,
+    ("torch.serialization", "_get_layout"): _layout,
+    **{
+        (module, name): _path
+        for module in ("pathlib", "pathlib._local")  # its name before and since Python 3.13
+        for name in ("PosixPath", "WindowsPath")
+    },
+}
+_DTYPES = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
+
+# The Python implementation: the one in C sizes its table by a number in the file, up to 64 GB.
+_InPython: Any = vars(pickle)["_Unpickler"]
+
+
+class _Unpickler(_InPython):
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" and name in _DTYPES:
+            return _DTYPES[name]
+        if (module, name) not in _CALLABLE:
+            raise Refused(f"it asks for {module}.{name}")
+        return _CALLABLE[module, name]
+
+    def load_build(self) -> None:
+        """Only a record of ours is filled, with values of its own fields."""
+        state, record = self.stack[-1], self.stack[-2]
+        if type(record) not in _RECORDS:
+            raise Refused("it changes something that is no record")
+        if type(record) is not records.TensorProperties:  # which checks five values by itself
+            known = {each.name for each in fields(record)}  # type: ignore[arg-type]
+            if type(state) is not dict or not known.issuperset(state):
+                raise Refused(f"a {type(record).__name__} with fields that it does not have")
+        super().load_build()
+
+    # A key is hashed, and hashing deeply nested tuples would overflow the stack of the process.
+
+    def load_setitem(self) -> None:
+        self._check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        self._check_keys(self.stack[::2])
+        super().load_setitems()
+
+    def load_dict(self) -> None:
+        self._check_keys(self.stack[::2])
+        super().load_dict()
+
+    def _check_keys(self, keys: list[Any]) -> None:
+        for key in keys:
+            if type(key) is records.MetadataIndex:
+                parts = (type(key.fqn), type(key.offset))
+                if parts in ((str, torch.Size), (str, type(None))):
+                    continue
+            elif type(key) is str:
+                continue
+            raise Refused("a key that is neither text nor an index")
+
+    def no_set(self) -> None:
+        raise Refused("it holds a set")
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise Refused("it asks for an object outside the file")
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **_InPython.dispatch,
+        pickle.BUILD[0]: load_build,
+        pickle.SETITEM[0]: load_setitem,
+        pickle.SETITEMS[0]: load_setitems,
+        pickle.DICT[0]: load_dict,
+        pickle.EMPTY_SET[0]: no_set,
+        pickle.ADDITEMS[0]: no_set,
+        pickle.FROZENSET[0]: no_set,
+    }
+
+
+def loads(content: bytes) -> records.Metadata:
+    """The metadata in a pickle; :class:`Refused` if it is anything else."""
+    try:
+        found = _Unpickler(io.BytesIO(content)).load()
+        _check(found)
+    except Refused:
+        raise
+    except Exception as error:  # a damaged pickle can fail in any way
+        raise Refused(f"it cannot be read ({error or type(error).__name__})") from None
+    return found
+
+
+def _check(found: Any) -> None:
+    """That the parts are of the types torch trusts them to be of."""
+    if type(found) is not records.Metadata:
+        raise Refused("it is no metadata")
+    kinds = (records.TensorStorageMetadata, records.BytesStorageMetadata)
+    if not all(type(each) in kinds for each in found.state_dict_metadata.values()):
+        raise Refused("an entry is neither a tensor nor bytes")
+    for each in found.storage_data.values():
+        if type(each) is not _StorageInfo or each.transform_descriptors:
+            raise Refused("a part is stored in a way that is not known here")
+        name = each.relative_path
+        if type(name) is not str or PurePath(name).name != name or "\\" in name:
+            raise Refused(f"it points to {name!r}, outside the checkpoint")
+        if not all(type(n) is int and n >= 0 for n in (each.offset, each.length)):
+            raise Refused("a part does not say where it lies in its file")
