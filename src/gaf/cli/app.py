@@ -12,6 +12,7 @@ import typer
 from gaf.cli.bench import bench
 from gaf.cli.compare import compare
 from gaf.cli.data import data
+from gaf.cli.detect import detect
 from gaf.cli.figure import figure
 from gaf.cli.report import report
 from gaf.cli.table import table
@@ -26,6 +27,7 @@ app.command()(report)
 app.command()(theory)
 app.command()(table)
 app.command()(train)
+app.command()(detect)
 app.add_typer(data, name="data")
 
 

@@ -193,9 +193,10 @@ def _plain(result: Result) -> dict[str, Any]:
 def _sentence(result: Result) -> str:
     if result.diverged:
         return f"{result.name}: diverged at step {result.steps}, in {result.folder}"
-    figures = ", ".join(f"{name} {value:.4g}" for name, value in result.final.items())
+    from gaf.experiments.engine.result import told
+
     return (
-        f"{result.name}: {figures} after {result.steps} steps of {result.seconds_per_step:.3g} s, "
+        f"{result.name}: {told(result.final)} after {result.steps} steps of {result.seconds_per_step:.3g} s, "
         f"in {result.folder}"
     )
 

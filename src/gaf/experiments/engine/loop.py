@@ -19,6 +19,7 @@ import torch
 from gaf.experiments.engine import rng, schedule
 from gaf.experiments.engine.distributed import gather_rows, highest
 from gaf.experiments.engine.optimizers import treat_gradients
+from gaf.experiments.engine.result import told
 from gaf.experiments.engine.sampler import Part, evaluation_indices
 from gaf.experiments.engine.signals import Interrupted
 from gaf.experiments.engine.state import Run, save
@@ -132,8 +133,7 @@ def evaluate(run: Run) -> None:
     score = run.task.score_of(found)
     state.test, state.evaluated, run.saved = found, state.step, False
     run.write("test", state.step, {"epoch": run.epoch, **found})
-    shown = ", ".join(f"{name} {value:.4g}" for name, value in found.items())
-    run.progress.say(f"step {state.step}/{run.total}: {shown}")
+    run.progress.say(f"step {state.step}/{run.total}: {told(found)}")
     if not math.isfinite(score):
         diverge(run, f"{run.task.score} is {score}")
     elif not state.best or run.task.is_better(score, run.task.score_of(state.best)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -27,6 +28,16 @@ class Result:
     steps: int
     seconds_per_step: float
     folder: Path
+
+
+def told(metrics: Mapping[str, float]) -> str:
+    """Figures in a line. Those with a slash in their name are details, recorded and not told.
+
+    Example:
+        >>> told({"mAP": 0.77714, "AP/dog": 0.8413})
+        'mAP 0.7771'
+    """
+    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name)
 
 
 def read_result(folder: Path) -> Result:

@@ -1,0 +1,95 @@
+"""A detector from the checkpoint of a run, and what it finds in an image; the data need not be there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from gaf.experiments.data import photos
+from gaf.experiments.data.augment import scale_and_shift
+from gaf.experiments.data.folder_source import MEAN, STD
+from gaf.experiments.data.names import VOC
+from gaf.experiments.detection.defaults import SIZE
+from gaf.experiments.detection.nms import detect
+from gaf.experiments.detection.views import view
+from gaf.experiments.engine import checkpoint
+from gaf.experiments.engine.folder import read_config
+from gaf.experiments.engine.state import CHECKPOINTS
+from gaf.experiments.models import build
+from gaf.experiments.models.ssd import SSD300
+
+
+class Found(NamedTuple):
+    """One detection."""
+
+    name: str
+    score: float
+    box: tuple[float, ...]  # left, top, right, bottom in pixels of the image
+
+
+class Detector:
+    """A trained model that names and places the objects of VOC's 20 classes.
+
+    Args:
+        place: the folder of a run, for its last checkpoint, or a checkpoint in it.
+    """
+
+    def __init__(self, place: Path) -> None:
+        folder, step = _parts(place)
+        config = read_config(folder)
+        if config.task.kind != "detection":
+            raise ValueError(
+                f"{folder} holds a {config.task.kind} run: gaf detect wants a detection run"
+            )
+        options: dict[str, Any] = {
+            k: v for k, v in config.task.model_options.items() if k != "weights"
+        }
+        model = build(config.task.model, classes=len(VOC), **options)
+        assert isinstance(model, SSD300)
+        state, _ = checkpoint.load(step)
+        try:
+            model.load_state_dict(state["model"])
+        except (RuntimeError, LookupError):
+            raise ValueError(f"the checkpoint {step} does not hold the model of {folder}") from None
+        self.model, self.step = model.eval(), step
+
+    @torch.no_grad()
+    def __call__(self, path: Path, least: float) -> tuple[Image.Image, list[Found]]:
+        """The image of a file and what is found in it with at least this score, the surest first."""
+        try:
+            image = photos.decode(path)
+        except OSError as error:
+            reason = error.strerror or "it is no image that can be read"
+            raise ValueError(f"{path}: {reason}") from None
+        except Exception as error:  # a decoder can fail in any way on a damaged file
+            raise ValueError(f"{path} is a broken image ({type(error).__name__})") from None
+        scale, shift = scale_and_shift(MEAN, STD, 255.0, torch.device("cpu"))
+        pixels = view(image, SIZE).float().mul_(scale).add_(shift)
+        logits, numbers = self.model(pixels[None])
+        found = detect(logits, numbers, self.model.defaults)[0]
+        return image, list(_in_pixels(found[found[:, 1] >= least], image.size))
+
+
+def _in_pixels(rows: Tensor, size: tuple[int, int]) -> list[Found]:
+    width, height = size
+    scaled = rows[:, 2:] * torch.tensor([width, height, width, height])
+    return [
+        Found(VOC[int(label)], score, tuple(box))
+        for (label, score), box in zip(rows[:, :2].tolist(), scaled.tolist(), strict=True)
+    ]
+
+
+def _parts(place: Path) -> tuple[Path, Path]:
+    """The run's folder, and the checkpoint to read."""
+    if checkpoint.NAME.fullmatch(place.name) and place.is_dir():
+        checkpoint.verify(place)
+        return place.parent.parent, place
+    latest = checkpoint.latest(place / CHECKPOINTS)
+    if latest is None:
+        read_config(place)  # it says if there is no run at all
+        raise ValueError(f"the run in {place} has no checkpoint yet: train it first")
+    return place, latest
