@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.optim import ZeroRedundancyOptimizer
 
 import gaf
 
@@ -19,6 +18,12 @@ IMPLEMENTATIONS = {
     "fused": {"fused": True},
 }
 TORCH = {gaf.SGD: torch.optim.SGD, gaf.Adam: torch.optim.Adam, gaf.AdamW: torch.optim.AdamW}
+
+
+def zero_redundancy(*args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # warns about torch's own torch.jit
+
+    return ZeroRedundancyOptimizer(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,7 @@ class Config:
                 arguments.pop("fused")
         elif self.way == "ours":
             arguments["activation"] = F
-        made = (
-            ZeroRedundancyOptimizer(params, kind, **arguments)
-            if zero
-            else kind(params, **arguments)
-        )
+        made = zero_redundancy(params, kind, **arguments) if zero else kind(params, **arguments)
         return gaf.activate(made, F) if self.way == "activated" and not plain else made
 
     def before_step(self, params: Iterable[Tensor]) -> None:
