@@ -54,6 +54,10 @@ def bench(
     only_grid: Annotated[
         bool, typer.Option("--grid", help="Only time runs side by side against one by one.")
     ] = False,
+    only_detection: Annotated[
+        bool,
+        typer.Option("--detection", help="Only time SSD's matching, loss, decoding, suppression."),
+    ] = False,
     only_kernels: Annotated[
         bool, typer.Option("--kernels", help="Only tell which kernels this machine has.")
     ] = False,
@@ -83,6 +87,8 @@ def bench(
         return _time_trainings("engine", repeats or (5 if quick else 15), json_path)
     if only_grid:
         return _time_trainings("grid", repeats or (3 if quick else 7), json_path)
+    if only_detection:
+        return _time_trainings("detection", repeats or (5 if quick else 15), json_path)
     names = tuple(SHAPES) if shapes in (None, "all") else (shapes,)
     if quick and shapes is None:
         names = ("resnet50", "tiny")
@@ -146,11 +152,11 @@ def _tell_kernels(json_path: Path | None) -> int:
 
 
 def _time_trainings(what: str, repeats: int, json_path: Path | None) -> int:
-    """``engine`` or ``grid``: modules that need more than the rest of the bench."""
+    """``engine``, ``grid`` or ``detection``: modules that need more than the rest of the bench."""
     try:
-        from gaf.cli.bench import engine, grid
+        from gaf.cli.bench import detection, engine, grid
 
-        module = {"engine": engine, "grid": grid}[what]
+        module = {"engine": engine, "grid": grid, "detection": detection}[what]
         found = module.measure(repeats, Console(stderr=True))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("gaf"):
