@@ -275,9 +275,11 @@ def _after_step(
         optimizer.grad_scale = optimizer.__dict__.pop("_gaf_grad_scale")  # type: ignore[attr-defined]
     new = [p for p in optimizer.__dict__.pop("_gaf_new", ()) if p in optimizer.state]
     waiting = optimizer.__dict__.pop("_gaf_auto", {})
+    fresh = [p for p in waiting if p not in optimizer.state or adapt.KEY not in optimizer.state[p]]
     # A fused step that is skipped leaves the state it has made unwritten (torch's SGD: whatever was in
     # memory). It is read from the device only on the step that makes the state.
-    if new and optimizer.found_inf.item() > 0:  # type: ignore[attr-defined]
+    found_inf = getattr(optimizer, "found_inf", None)
+    if (new or fresh) and found_inf is not None and found_inf.item() > 0:
         for p in new:
             del optimizer.state[p]
     elif waiting:

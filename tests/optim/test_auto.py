@@ -1,0 +1,333 @@
+"""gaf.Auto against a judge in plain Python, over every way a step is taken, saved and skipped."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import gaf
+from gaf.optim import adapt
+from tests.optim import oracle
+from tests.optim.helpers import (
+    EVERY,
+    OURS,
+    assert_same,
+    backward,
+    make,
+    make_model,
+    snapshot,
+    train,
+)
+from tests.optim.test_amp import make_scaler, overflow, scaled_backward
+
+# Observed: 7e-16 of the largest weight in float64, 3e-7 in float32; torch and the judge add in another order.
+TOLERANCE = {torch.float64: 1e-13, torch.float32: 3e-6}
+HYPER = {"momentum": 0.9, "weight_decay": 0.1, "dampening": 0.3}
+WAYS = {"single": {"foreach": False}, "foreach": {"foreach": True}, "native": {"fused": True}}
+
+
+class Judge:
+    """Auto on the numbers of one tensor, from docs/auto.md: plain lists, sorted by Python."""
+
+    def __init__(self, weights, placement, auto, lr):
+        self.auto, self.lr0, self.placement = auto, lr, placement
+        self.logs: list[float] = []
+        squares = sum(w * w for w in weights) / len(weights)
+        self.size = math.sqrt(squares) or 0.1
+        rule = {"nesterov": False, "maximize": False, "placement": placement, **HYPER}
+        self.rules = [oracle.Sgd(function="arctan", alpha=1, beta=1, w=w, **rule) for w in weights]
+
+    def inputs(self, grads, lr):
+        """What f sees, by the rule with f recorded."""
+        seen = []
+        for rule, grad in zip(self.rules, grads, strict=True):
+            tap = oracle.Sgd(**vars(rule))
+            tap.f = lambda x: seen.append(x) or x  # type: ignore[method-assign]
+            tap.step(grad, lr)
+        return seen
+
+    def step(self, grads, lr):
+        magnitudes = sorted(abs(x) for x in self.inputs(grads, lr) if x)
+        if magnitudes:
+            self.logs.append(math.log(magnitudes[int(self.auto.quantile * (len(magnitudes) - 1))]))
+        decay = self.auto.decay
+        shares = [decay ** (len(self.logs) - 1 - i) for i in range(len(self.logs))]
+        mean = sum(map(math.prod, zip(shares, self.logs, strict=True))) / (sum(shares) or 1)
+        alpha = self.auto.step * self.size / self.lr0
+        alpha *= lr if self.placement == "update" else 1
+        for rule, grad in zip(self.rules, grads, strict=True):
+            rule.alpha, rule.beta = alpha, 1 / math.exp(mean)
+            rule.step(grad, lr)
+
+
+def disagreement(dtype, placement, way, auto, judged=None):
+    generator = torch.Generator().manual_seed(1)
+    sizes = (1, 7, 200)
+    params = [torch.randn(n, generator=generator).to(dtype) for n in sizes]
+    params.append(torch.zeros(3, dtype=dtype))
+    lr = 0.2
+    opt = gaf.SGD(params, lr=lr, activation=auto, placement=placement, **HYPER, **WAYS[way])
+    judges = [Judge(p.tolist(), placement, judged or auto, lr) for p in params]
+    for step in range(5):
+        opt.param_groups[0]["lr"] = lr = 0.2 / (1 + step)
+        for i, (p, judge) in enumerate(zip(params, judges, strict=True)):
+            scale = 10.0 ** (-3 * i - step)
+            p.grad = (scale * torch.randn(p.shape, generator=generator)).to(dtype)
+            p.grad[::4] = 0
+            judge.step(p.grad.tolist(), lr)
+        opt.step()
+    pairs = [
+        (w, rule.w)
+        for p, judge in zip(params, judges, strict=True)
+        for w, rule in zip(p.tolist(), judge.rules, strict=True)
+    ]
+    return max(abs(a - b) for a, b in pairs) / max(abs(b) for _, b in pairs)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_the_judge_agrees(dtype, placement, way):
+    assert disagreement(dtype, placement, way, gaf.Auto(0.1, 0.7, 0.8)) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize(
+    "other", [gaf.Auto(0.1, 0.7, 0.7), gaf.Auto(0.1, 0.6, 0.8), gaf.Auto(0.11, 0.7, 0.8)]
+)
+def test_the_judge_is_strict(other):
+    auto = gaf.Auto(0.1, 0.7, 0.8)
+    assert disagreement(torch.float64, "momentum", "native", auto, other) > 1e-4
+
+
+@pytest.mark.parametrize("name", ["sgd-gradient", "sgd-momentum", "sgd-update", "adam", "adamw"])
+def test_ways_agree(name):
+    """Single and foreach to the bit, the native kernels to a few ulp, state included."""
+
+    def run(**how):
+        model = make_model()
+        opt = OURS[name](model.parameters(), activation=gaf.Auto())
+        for group in opt.param_groups:
+            group.update(how)
+        train(model, opt, 4)
+        return snapshot(opt)
+
+    single = run(foreach=False, fused=False)
+    assert_same(run(foreach=True, fused=False), single)
+    native = run(foreach=None, fused=True)
+    for a, b in zip(native["params"], single["params"], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)  # observed: 2e-7
+    for a, b in zip(native["state"], single["state"], strict=True):
+        torch.testing.assert_close(a["gaf_auto"], b["gaf_auto"], rtol=1e-5, atol=1e-6)
+
+
+def test_the_level_of_the_learning_rate_cancels():
+    """A schedule does not."""
+
+    def run(lr, schedule):
+        model = make_model()
+        opt = gaf.SGD(model.parameters(), lr=lr, momentum=0.9, activation=gaf.Auto())
+        for step, factor in enumerate(schedule):
+            opt.param_groups[0]["lr"] = factor * lr
+            train(model, opt, range(step, step + 1))
+        return torch.cat([p.flatten() for p in model.parameters()])
+
+    torch.testing.assert_close(run(0.001, (1, 0.5, 0.1)), run(1.0, (1, 0.5, 0.1)))
+    assert not torch.allclose(run(0.1, (1, 1, 1)), run(0.1, (1, 0.5, 0.1)))
+
+
+@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
+def test_vanished_gradients_move_weights_as_far(placement):
+    """Gradients of 1e-9 and of 1 give the same steps."""
+
+    def run(scale):
+        w = nn.Parameter(torch.linspace(-1, 1, 300).double())
+        opt = gaf.SGD([w], lr=0.1, momentum=0.9, activation="auto", placement=placement)
+        for step in range(3):
+            w.grad = scale * torch.sin(torch.arange(300.0) + step).double()
+            opt.step()
+        return w.detach()
+
+    torch.testing.assert_close(run(1e-9), run(1.0))
+    assert (run(1.0) - torch.linspace(-1, 1, 300).double()).abs().max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, torch.float32) for name in EVERY),
+        *((f"ours:{name}", torch.bfloat16) for name in OURS),
+    ],
+)
+def test_a_checkpoint_goes_on_to_the_bit(name, dtype):
+    whole, half = make_model().to(dtype), make_model().to(dtype)
+
+    def steps(model, opt, numbers):
+        for step in numbers:
+            generator = torch.Generator().manual_seed(step)
+            for p in model.parameters():
+                p.grad = torch.randn(p.shape, generator=generator).to(dtype) * 1e-4
+            opt.step()
+
+    opt, first = (make(name, m.parameters(), gaf.Auto()) for m in (whole, half))
+    steps(whole, opt, range(5))
+    steps(half, first, range(3))
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    file.seek(0)
+    second = make(name, half.parameters(), gaf.Auto())
+    second.load_state_dict(torch.load(file, weights_only=True))
+    steps(half, second, range(3, 5))
+    assert_same(snapshot(second), snapshot(opt))
+
+
+def kept(opt):
+    """What Auto has kept, by parameter."""
+    params = (p for group in opt.param_groups for p in group["params"])
+    states = [opt.state[p].get("gaf_auto") if p in opt.state else None for p in params]
+    return [None if state is None else state.clone() for state in states]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_skipped_step_leaves_no_trace(name):
+    model = make_model()
+    opt, scaler = make(name, model.parameters(), gaf.Auto()), make_scaler()
+    for step in range(3):
+        overflow(model, scaler, step)
+        before = kept(opt)
+        scaler.step(opt)
+        scaler.update()
+        after = kept(opt)
+        assert_same(after, before, f"step {step}")
+        scaled_backward(model, scaler, step)
+        scaler.step(opt)
+        scaler.update()
+
+
+@pytest.mark.parametrize("name", ["ours:sgd-momentum", "ours:adam", "activated:adam-fused"])
+def test_a_loss_scale_does_not_matter(name):
+    plain, scaled = make_model(), make_model()
+    opt, scaled_opt = (
+        make(name, plain.parameters(), gaf.Auto()),
+        make(name, scaled.parameters(), gaf.Auto()),
+    )
+    scaler = make_scaler()
+    for step in range(3):
+        backward(plain, step)
+        opt.step()
+        scaled_backward(scaled, scaler, step)
+        scaler.step(scaled_opt)
+        scaler.update()
+    assert_same(snapshot(scaled_opt)["state"], snapshot(opt)["state"])
+    assert_same(snapshot(scaled_opt)["params"], snapshot(opt)["params"])
+
+
+@pytest.mark.parametrize("elements", [1, 2, 255, 256, 257, 512 * 512, 64 * 9 * 64])
+def test_the_sample_is_spread(elements):
+    step = adapt.spacing(elements)
+    assert math.gcd(step, elements) == 1
+    assert min(elements, 128) <= len(range(0, elements, step)) <= adapt.SAMPLE
+
+
+def test_zeros_inf_and_nan_are_no_magnitudes():
+    w = torch.ones(8)
+    opt = gaf.SGD([w], lr=0.1, activation=gaf.Auto(decay=0.0), fused=True)
+    w.grad = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 2.0, torch.inf, torch.nan])
+    opt.step()
+    assert opt.state[w]["gaf_auto"][1].exp() == pytest.approx(2.0)
+    before = opt.state[w]["gaf_auto"].clone()
+    w.grad = torch.zeros(8)
+    opt.step()
+    assert torch.equal(opt.state[w]["gaf_auto"], before)
+    assert torch.isfinite(w[:7]).all()
+
+
+def test_no_random_number_is_drawn():
+    model = make_model()
+    opt = make("ours:sgd-momentum", model.parameters(), gaf.Auto())
+    backward(model, 0)
+    before = torch.get_rng_state()
+    opt.step()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64])
+@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
+def test_other_types(dtype, placement):
+    w = torch.ones(6, dtype=dtype)
+    opt = gaf.SGD([w], lr=0.1, momentum=0.9, activation=gaf.Auto(), placement=placement)
+    for _ in range(2):
+        w.grad = torch.full_like(w, 1e-3)
+        opt.step()
+    assert w.dtype == dtype
+    assert (w.real if dtype.is_complex else w)[0] < 1
+
+
+def test_sparse_gradients():
+    def run(placement):
+        table = nn.Embedding(5, 3, sparse=True)
+        opt = gaf.SGD(table.parameters(), lr=0.1, activation=gaf.Auto(), placement=placement)
+        table(torch.tensor([1, 3])).sum().backward()
+        opt.step()
+
+    run("gradient")
+    with pytest.raises(ValueError, match="sparse"):
+        run("update")
+
+
+def test_channels_last_is_sampled_without_a_copy():
+    w = torch.randn(8, 4, 3, 3).to(memory_format=torch.channels_last)
+    assert adapt._numbers(w, w).data_ptr() == w.data_ptr()
+
+
+def test_groups_schedules_and_names():
+    w, v = torch.ones(3), torch.ones(3)
+    opt = gaf.SGD(
+        [{"params": [w], "lr": 0.5}, {"params": [v], "activation": "arctan"}],
+        lr=0.1,
+        momentum=0.9,
+        activation="auto(step=0.2)",
+    )
+    assert gaf.activation_of(opt.param_groups[0]) == gaf.Auto(0.2, lr=0.5)
+    assert [group["gaf_placement"] for group in opt.param_groups] == ["gradient", "momentum"]
+    first = gaf.SGD([w], lr=0.5, activation=gaf.Auto())
+    gaf.ParamScheduler(first, step=gaf.Ramp(2.0, 1.0, steps=3))
+    assert gaf.activation_of(first.param_groups[0]).step == pytest.approx(2 * gaf.Auto().step)
+
+
+def test_the_monitor_tells_of_it():
+    model = make_model()
+    opt = make("ours:sgd-momentum", model.parameters(), gaf.Auto())
+    monitor = gaf.Monitor(opt)
+    train(model, opt, 2)
+    assert monitor.latest[0]["slope"] is None
+    assert 0 < monitor.latest[0]["linear"] < 1
+    assert "Auto(" in str(monitor)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"step": 0}, "step must be positive"),
+        ({"quantile": 1.0}, "quantile must lie between 0 and 1"),
+        ({"decay": 1.0}, "decay must be at least 0 and below 1"),
+        ({"lr": -1}, "lr must be positive"),
+    ],
+)
+def test_wrong_values(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        gaf.Auto(**wrong)
+
+
+def test_what_it_cannot_do_is_said():
+    w = torch.ones(2)
+    w.grad = torch.ones(2)
+    with pytest.raises(TypeError, match=r"gaf\.activate\(optimizer, gaf\.Auto\(\)\)"):
+        gaf.activate_grad_([w], gaf.Auto())
+    with pytest.raises(ValueError, match="cannot read"):
+        gaf.SGD([w], lr=0.1, activation="auto(speed=3)")
+    with pytest.raises(ValueError, match="measures steps by the learning rate"):
+        gaf.SGD([w], lr=0.0, activation=gaf.Auto())
