@@ -15,7 +15,7 @@ from gaf.experiments.engine.result import read_result
 from gaf.experiments.engine.run import train
 from gaf.experiments.grid import RunFailed, digest, run_grid
 from gaf.experiments.pool import ATTEMPTS
-from gaf.experiments.ray_grid import RayGrid, connect, last_step, resources
+from gaf.experiments.ray_grid import RayGrid, last_step, resources
 from gaf.experiments.ray_task import progress
 from gaf.experiments.table import found as tables
 from gaf.experiments.table.fill import fill
@@ -183,12 +183,7 @@ def test_a_gpu_is_asked_for_where_a_run_would_take_one():
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379", "127.0.0.1:99999"])
-def test_an_address_where_nobody_answers(address):
+def test_an_address_where_nobody_answers(address, tmp_path):
     with pytest.raises(ValueError, match=f"nobody answers at {address}: "):
-        connect(address)
-
-
-def test_without_ray(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"pip install 'activated-gradients\[cluster\]'"):
-        connect(None)
+        RayGrid(tmp_path / "runs", address).__enter__()
+    assert list(tmp_path.iterdir()) == []

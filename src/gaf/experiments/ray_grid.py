@@ -63,6 +63,8 @@ class RayGrid:
         self._open = ExitStack()
 
     def __enter__(self) -> RayGrid:
+        _ray()
+        _reach(self._address)  # before anything is made
         self._folder.mkdir(parents=True, exist_ok=True)
         log = self._open.enter_context(open(self._folder / LOG, "a", encoding="utf-8"))
         self._open.enter_context(
@@ -200,7 +202,6 @@ def connect(address: str | None) -> bool:
     """Join the cluster, or start Ray on this machine; returns whether there are GPUs."""
     ray = _ray()
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    _reach(address)
     try:
         ray.init(address=address or "auto", **quiet)
     except (ConnectionError, RuntimeError, ValueError, ImportError) as error:

@@ -132,8 +132,14 @@ def scores(found: Scores | None) -> str:
         ... )
         '35.50 ± 50.20 (1 of 3 diverged, 1 of 3 not run)'
     """
+    main, note = main_and_note(found)
+    return f"{main} ({note})" if note else main
+
+
+def main_and_note(found: Scores | None) -> tuple[str, str]:
+    """The two parts of :func:`scores`; the second is '' where every run went well."""
     if found is None:
-        return numbers.NOTHING
+        return numbers.NOTHING, ""
     n = len(found.values)
     counts = {
         "diverged": found.diverged,
@@ -141,13 +147,12 @@ def scores(found: Scores | None) -> str:
         "not run": len(found.not_run),
     }
     if n in counts.values():  # all of them
-        return next(word for word, count in counts.items() if count == n)
-    notes = [f"{count} of {n} {word}" for word, count in counts.items() if count]
-    note = f" ({', '.join(notes)})" if notes else ""
+        return next(word for word, count in counts.items() if count == n), ""
+    note = ", ".join(f"{count} of {n} {word}" for word, count in counts.items() if count)
     if found.mean is None:
-        return note.strip(" ()")
+        return numbers.NOTHING, note
     spread = f" ± {number(found.std)}" if found.std is not None else ""
-    return f"{number(found.mean)}{spread}{note}"
+    return f"{number(found.mean)}{spread}", note
 
 
 def verdict(line: Line) -> str:

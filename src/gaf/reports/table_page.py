@@ -15,7 +15,7 @@ from gaf.reports.css import CSS
 from gaf.reports.html import Html, join, tag
 from gaf.reports.page import PAGE, policy
 from gaf.reports.script import SCRIPT
-from gaf.reports.table_columns import Column, columns, number, scores
+from gaf.reports.table_columns import Column, columns, main_and_note, number
 
 TEXTS = {
     "table.md": table_text.markdown,
@@ -59,7 +59,6 @@ def _body(table: Filled) -> Html:
         tag("h1", table.title),
         tag("p", table.about, class_="soft"),
         tag("p", headline(table), class_="headline"),
-        _failures(table),
         tag("h2", "As the paper prints it"),
         tag(
             "p",
@@ -67,6 +66,7 @@ def _body(table: Filled) -> Html:
             class_="about",
         ),
         _grid(table),
+        _failures(table),
         tag("h2", "Line by line"),
         _lines(table),
         _classes(table),
@@ -127,9 +127,13 @@ def _grid(table: Filled) -> Html:
 def _cell(line: Line | None) -> Html:
     if line is None:
         return tag("td", "")
-    parts = [tag("small", f"paper {number(line.paper)}"), tag("b", scores(line.ours))]
+    main, note = main_and_note(line.ours)
+    parts = [tag("small", f"paper {number(line.paper)}"), tag("b", main)]
+    if note:
+        parts.append(tag("small", note))
     if line.control:
-        parts.append(tag("small", f"control {scores(line.control)}"))
+        main, note = main_and_note(line.control)
+        parts += [tag("small", f"control {main}"), tag("small", note) if note else ""]
     return tag("td", *parts, class_=line.gain.verdict.split()[0] if line.gain else None)
 
 

@@ -1,0 +1,241 @@
+"""Tables filled by real trainings of seconds, and what a cell says when a run went wrong or did not run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+
+import pytest
+from rich.console import Console
+
+from gaf.experiments.engine.config import read
+from gaf.experiments.engine.result import read_result
+from gaf.experiments.grid import Outcome, Stopped, digest, finished
+from gaf.experiments.statistics import holm, paired
+from gaf.experiments.table import found as tables
+from gaf.experiments.table.cost import Left, bill, estimate, left_to_do
+from gaf.experiments.table.fill import RUNS, check_folder, conclude, fill
+from gaf.experiments.table.plan import make
+from gaf.reports import table_text
+from gaf.reports.table_columns import scores
+from gaf.reports.table_cost import sentences
+from gaf.reports.table_page import headline, render, write_all
+from tests.experiments.grid_tasks import Here
+
+CHANGES = (
+    *("task.data=digits", "task.data_options.limit=128", "batch_size=64", "epochs=1"),
+    *("accelerator=cpu", "monitor_every=0"),
+)
+
+
+def small(seeds=2, *changes):
+    return make(
+        "cifar-adam",
+        models=["cifar10-resnet34"],
+        settings=["arctan(0.1, 20)"],
+        seeds=seeds,
+        changes=(*CHANGES, *changes),
+    )
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("filled") / "t"
+    return fill(small(), folder, Here(), command=["gaf", "table"]), folder
+
+
+def outcomes_of(folder, plan):
+    keys = [digest(config) for config in plan.runs()]
+    return {key: finished(folder / RUNS / key) for key in keys}
+
+
+def test_ours_beside_the_papers(filled):
+    table, folder = filled
+    plan = small()
+    without, arctan = table.lines
+    assert (without.paper, without.paper_gain, without.gain, without.control) == (
+        94.14,
+        None,
+        None,
+        None,
+    )
+    assert (arctan.paper, arctan.paper_gain) == (94.36, 0.22)
+    entry = plan.entries[1]
+    values = {}
+    for name, config in {
+        "f": entry.config,
+        "control": entry.control,
+        "without": plan.entries[0].config,
+    }.items():
+        runs = [config.model_copy(update={"seed": seed}) for seed in (0, 1)]
+        values[name] = [100 * read_result(folder / RUNS / digest(run)).score for run in runs]
+    assert list(arctan.ours.values) == values["f"]
+    assert arctan.ours.mean == pytest.approx(statistics.fmean(values["f"]))
+    assert arctan.ours.std == pytest.approx(statistics.stdev(values["f"]))
+    assert list(arctan.control.values) == values["control"]
+    gain, beyond = paired(values["f"], values["without"]), paired(values["f"], values["control"])
+    assert (arctan.gain.mean, arctan.gain.low) == (gain.mean, gain.low)
+    assert (arctan.beyond.mean, arctan.beyond.high) == (beyond.mean, beyond.high)
+    corrected = holm({"gain": gain.p, "beyond": beyond.p})
+    assert arctan.gain.p_corrected == corrected["gain"]
+    assert table.comparisons == 2
+    assert table.finished
+    assert "Not the paper's scale" in table.about
+    assert "data digits, f on the gradient" in table.about
+
+
+def test_finished_runs_are_never_run_again(filled):
+    table, folder = filled
+    executor = Here()
+    again = fill(small(), folder, executor)
+    assert executor.asked == []
+    assert again.lines == table.lines
+    fill(small(3), folder, executor)
+    assert {config.seed for config in executor.asked} == {2}
+    assert tables.read(folder).seeds == (0, 1, 2)
+
+
+def test_cells_say_what_became_of_their_runs(filled):
+    _, folder = filled
+    plan = small()
+    there = outcomes_of(folder, plan)
+    without, arctan, control = (digest(config) for config in plan.runs()[:3])
+    result = there[arctan].result
+    assert result is not None
+    lost = result.__class__(**{**vars(result), "score": 0.0, "diverged": True})
+    seconds = [digest(config) for config in plan.runs()[3:]]
+    some = {
+        **there,
+        without: Outcome(folder / RUNS / without, None, "RuntimeError: <script>alert(1)</script>"),
+        arctan: Outcome(folder / RUNS / arctan, lost),
+    }
+    del some[control], some[seconds[2]]
+    table = conclude(plan, folder, some)
+    first, second = table.lines
+    assert scores(first.ours).endswith("(1 of 2 failed)")
+    assert "(1 of 2 diverged)" in scores(second.ours)
+    assert second.ours.values[0] == 0.0  # a divergence is a result
+    assert scores(second.control) == "not run"
+    assert second.beyond is None
+    assert second.gain.n == 1  # the seed on which both ended
+    assert not table.finished
+    page = render(table)
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>alert" not in page
+    assert "RuntimeError" in page
+    nothing = conclude(plan, folder, {})
+    assert [scores(line.ours) for line in nothing.lines] == ["not run"] * 2
+    assert headline(nothing) == "There is nothing to compare yet."
+    assert "not run" in table_text.markdown(nothing)
+    render(nothing)
+
+
+def test_texts_hold_the_same_numbers(filled):
+    table, folder = filled
+    arctan = table.lines[1]
+    shown = f"{arctan.ours.mean:.2f} ± {arctan.ours.std:.2f}"
+    assert shown in table_text.markdown(table)
+    assert shown.replace("±", r"$\pm$") in table_text.latex(table)
+    assert shown in render(table)
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(table_text.Terminal(table))
+    wide = console.export_text()
+    assert shown in wide
+    assert "94.36" in wide
+    assert f"{arctan.control.mean:.2f}" in wide
+    console = Console(width=60, record=True, file=io.StringIO())
+    console.print(table_text.Terminal(table))
+    narrow = console.export_text()
+    assert "No room for: intervals, verdict" in narrow
+    assert "94.36" in narrow
+    assert all(len(line) <= 60 for line in narrow.splitlines())
+    rows = list(csv.DictReader(io.StringIO(table_text.as_csv(table))))
+    assert float(rows[1]["ours_seed_1"]) == arctan.ours.values[1]
+    assert float(rows[1]["control_mean"]) == arctan.control.mean
+    assert rows[0]["control_mean"] == ""
+    body = table_text.latex(table).splitlines()[5:-2]
+    assert all(line.count("&") == 8 for line in body if line != r"\hline")
+    write_all(table, folder)
+    assert {"report.html", "table.md", "table.csv", "table.tex"} <= {
+        path.name for path in folder.iterdir()
+    }
+
+
+def test_the_page_asks_nobody(filled):
+    page = render(filled[0])
+    assert "default-src &#x27;none&#x27;" in page
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "<link" not in page
+    assert page.count("<script") == 2
+
+
+def test_json_survives(filled):
+    _, folder = filled
+    assert read((folder / tables.TABLE).read_text(), tables.Filled).name == "cifar-adam"
+    content = json.loads((folder / tables.TABLE).read_text())
+    assert content["lines"][1]["paper"] == 94.36
+    (folder / "elsewhere").mkdir()
+    with pytest.raises(ValueError, match="holds no table"):
+        tables.read(folder / "elsewhere")
+
+
+def test_other_folders_are_refused(filled, tmp_path):
+    _, folder = filled
+    with pytest.raises(ValueError, match="holds the table cifar-adam; choose another"):
+        check_folder(folder, make("cifar100"))
+    (tmp_path / "letter.txt").touch()
+    with pytest.raises(ValueError, match="not empty and holds no table"):
+        check_folder(tmp_path, small())
+    with pytest.raises(ValueError, match="is not a folder"):
+        check_folder(tmp_path / "letter.txt", small())
+
+
+def test_a_stop_leaves_the_table_so_far(tmp_path):
+    class OnlyOne(Here):
+        def submit(self, config, folder, seen):
+            if self.asked:
+                raise Stopped(2, 1, 6)
+            return super().submit(config, folder, seen)
+
+    with pytest.raises(Stopped):
+        fill(small(), tmp_path / "t", OnlyOne())
+    table = tables.read(tmp_path / "t")
+    assert not table.finished
+    assert table.lines[0].ours.not_run == (1,)
+    assert table.lines[1].ours.not_run == (0, 1)
+
+
+def test_what_is_left_and_what_it_costs(filled, tmp_path):
+    _, folder = filled
+    plan = small(3)
+    fill(small(), folder, Here())
+    timed = []
+    left = left_to_do(plan.runs(), folder / RUNS, timed.append)
+    assert [len(each.todo) + len(each.done) for each in left] == [3, 3, 3]
+    assert all(each.cost.measured for each in left)
+    assert timed == []
+    fresh = left_to_do(plan.runs(), tmp_path, timed.append)
+    assert [each.todo for each in fresh] == [(0, 1, 2)] * 3
+    assert timed == ["timing a step of resnet34-cifar"]  # once: the rules take the same
+    cost = fresh[0].cost
+    assert cost.steps == 2
+    total = bill(fresh, 2)
+    assert total.operations == pytest.approx(9 * cost.operations)
+    assert total.seconds == pytest.approx(9 * cost.seconds)
+    told = " ".join(sentences(total))
+    assert "9 runs to train; 0 finished before." in told
+    assert "with 2 at once" in told
+
+
+def test_operations_of_a_known_model():
+    """ResNet-50 on ImageNet: 4.09 thousand million multiplications with additions an image."""
+    config = make("imagenet", "full", models=["resnet50"]).entries[0].config
+    cost = estimate(config)
+    work = 150 * (1_281_167 // 64 + 1) * 64 + 150 * 50_000 / 3
+    assert cost.operations == pytest.approx(3 * 2 * 4.09e9 * work, rel=0.01)
+    assert cost.steps == 150 * 20_019
+    if cost.seconds is None:  # half precision, and no GPU
+        assert "not timed here" in " ".join(sentences(bill([Left(config, (0,), (), cost)], 1)))
