@@ -1,5 +1,6 @@
 """Every script in examples/ runs as a user would run it."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -7,6 +8,13 @@ from pathlib import Path
 
 import pytest
 
+# Examples that start processes or import a framework: slow, and skipped where it is not installed.
+SLOW = {
+    "ddp": "torch",
+    "fsdp": "torch",
+    "hf_trainer": "transformers",
+    "lightning_trainer": "lightning",
+}
 EXAMPLES = sorted((Path(__file__).resolve().parent.parent / "examples").glob("*.py"))
 
 
@@ -14,8 +22,17 @@ def test_there_are_examples():
     assert EXAMPLES, "examples/ holds no script"
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] if path.stem in SLOW else [], id=path.stem)
+        for path in EXAMPLES
+    ],
+)
 def test_example_runs(script, tmp_path):
+    needed = SLOW.get(script.stem, "torch")
+    if importlib.util.find_spec(needed) is None:
+        pytest.skip(f"needs {needed}")
     done = subprocess.run(
         [sys.executable, str(script)],
         cwd=tmp_path,

@@ -28,9 +28,8 @@ with warnings.catch_warnings():
     from gaf.integrations.lightning import GradientActivation, refuse_strategy
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-pytestmark = pytest.mark.filterwarnings(
-    "ignore"
-)  # Lightning's own, about loggers, workers and the machine
+# Slow for its import. The warnings are its own, about loggers, workers and the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 DTYPES = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
 PRECISIONS = ("32-true", *DTYPES, "bf16-mixed", "16-mixed")

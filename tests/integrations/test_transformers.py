@@ -35,7 +35,8 @@ with warnings.catch_warnings():
     from gaf.integrations.transformers import GradientActivation, optimizer_cls_and_kwargs
 
 transformers.logging.set_verbosity_error()
-pytestmark = pytest.mark.filterwarnings("ignore")  # their own, about the machine
+# Slow for their imports. The warnings are their own, about the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 BATCH = 2
 
