@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,6 +18,8 @@ from gaf.experiments.data.catalog import DATASETS
 from gaf.experiments.data.check import check
 from gaf.experiments.data.get import get
 from gaf.experiments.data.names import VOC
+from tests.experiments.data.samples import packed
+from tests.experiments.data.server import Site, serve
 
 CPU = torch.device("cpu")
 GOOD = """<annotation><size><width>200</width><height>100</height></size>
@@ -238,6 +242,39 @@ def test_check(data_dir, tmp_path):
 def test_what_is_there_is_not_downloaded(devkit):
     got = get(DATASETS["voc2007"], devkit, lambda name: pytest.fail(name))
     assert (got.downloaded, got.folder) == ((), str(devkit / "VOCdevkit/VOC2007"))
+
+
+def test_two_years_from_three_archives(devkit, tmp_path):
+    """2007 comes as trainval and test, which share a folder; 2012 joins it in VOCdevkit."""
+    root = tmp_path / "root"
+    contents = {
+        path.relative_to(devkit).as_posix(): path.read_bytes()
+        for path in sorted((devkit / "VOCdevkit").rglob("*.*"))
+    }
+    year = {name: content for name, content in contents.items() if "VOC2007" in name}
+    test = {name: content for name, content in year.items() if not name.endswith("trainval.txt")}
+    trainval = {name: content for name, content in year.items() if not name.endswith("test.txt")}
+    later = {name: content for name, content in contents.items() if "VOC2012" in name}
+    for name, archives in (("voc2007", (trainval, test)), ("voc2012", (later,))):
+        dataset = DATASETS[name]
+        (layout,) = dataset.layouts
+        files = [packed(each) for each in archives]
+        downloads = [
+            replace(each, md5=hashlib.md5(file, usedforsecurity=False).hexdigest())
+            for each, file in zip(layout.downloads, files, strict=True)
+        ]
+        dataset = replace(dataset, layouts=(replace(layout, downloads=tuple(downloads)),))
+        served = {f"/{each.name}": file for each, file in zip(downloads, files, strict=True)}
+        with serve(Site(served)) as site:
+            got = get(dataset, root, lambda name: lambda done, total: None, mirror=site.url)
+        assert len(got.downloaded) == len(archives)
+    assert len(load("voc", "train", root=root, workers=0)) == 4
+    assert sorted(path.name for path in root.iterdir()) == ["VOCdevkit"]
+
+
+def test_both_years_at_once_cannot_be_had(tmp_path):
+    with pytest.raises(DataError, match="gaf data get voc2007, then gaf data get voc2012"):
+        get(DATASETS["voc"], tmp_path, lambda name: pytest.fail(name))
 
 
 @pytest.mark.parametrize(
