@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torch import Tensor
-from torch.func import grad, hessian, vmap
+from torch.func import grad, jacrev, vmap
 
 
 def batched_gradient(function: Callable[[Tensor], Tensor], w: Tensor) -> Tensor:
@@ -15,5 +15,6 @@ def batched_gradient(function: Callable[[Tensor], Tensor], w: Tensor) -> Tensor:
 
 def batched_hessian(function: Callable[[Tensor], Tensor], w: Tensor) -> Tensor:
     """The Hessian of ``function``, (n) to (), at the points w, (..., n) to (..., n, n)."""
-    flat = vmap(hessian(function))(w.reshape(-1, w.shape[-1]))
+    # reverse mode twice: torch's forward mode warns of its own torch.jit when it is first used
+    flat = vmap(jacrev(grad(function)))(w.reshape(-1, w.shape[-1]))
     return flat.reshape(*w.shape, w.shape[-1])
