@@ -96,3 +96,14 @@ class HerePool(Here):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def comes(process, condition):
+    """Waits until something is so; False where the process ended first."""
+    until = time.monotonic() + 300
+    while not condition():
+        if process.poll() is not None:
+            return False
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return True

@@ -13,9 +13,9 @@ from gaf.experiments.engine.files import DiskFull
 from gaf.experiments.engine.run import train
 from gaf.experiments.grid import digest, run_grid
 from gaf.experiments.pool import ATTEMPTS, LOG, Pool, cores, gpus, slots
-from tests.experiments.engine.processes import ENVIRONMENT, ROOT, wait_for
+from tests.experiments.engine.processes import ENVIRONMENT, ROOT
 from tests.experiments.engine.tiny import assert_same_run
-from tests.experiments.grid_tasks import base
+from tests.experiments.grid_tasks import base, comes
 
 
 def seeds(*numbers, **options):
@@ -84,12 +84,12 @@ def test_a_process_makes_a_checkpoint_and_goes_when_its_parent_is_killed(tmp_pat
     )
     parent = subprocess.Popen([sys.executable, "-c", code], env=ENVIRONMENT, cwd=ROOT)
     folder = tmp_path / "runs" / digest(base("epochs=100000", pause=0.01))
-    wait_for(parent, lambda: list(folder.glob("checkpoints/step-*")))
+    assert comes(parent, lambda: list(folder.glob("checkpoints/step-*")))
     worker = children(parent.pid)
     assert len(worker) == 1
     parent.kill()
     parent.wait()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while os.path.exists(f"/proc/{worker[0]}") and time.monotonic() < until:
         time.sleep(0.05)
     assert not os.path.exists(f"/proc/{worker[0]}")
@@ -142,7 +142,7 @@ def test_sigterm_makes_a_checkpoint(tmp_path):
     config = base("epochs=100000", pause=0.01)
     pool = Pool(1, tmp_path / LOG)
     future = pool.submit(config, tmp_path / "run", lambda *_: None)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not list(tmp_path.glob("run/checkpoints/*")) and time.monotonic() < until:
         time.sleep(0.05)
     pool.stop()
