@@ -152,6 +152,7 @@ def test_runs_that_crash_die_or_cannot_be_held(cluster, tmp_path):
         assert read_result(run).final == read_result(tmp_path / f"alone-{seed}").final
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_no_lock(tmp_path):
     """What lets the next node go on at once: the lock of a run's folder is gone with its holder."""
     code = (

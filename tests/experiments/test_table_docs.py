@@ -1,5 +1,6 @@
 """docs/tables.md tells the truth: its Python runs, its commands name rows and columns that exist."""
 
+import itertools
 import re
 import runpy
 import shlex
@@ -30,7 +31,7 @@ def test_commands_choose_what_there_is():
     assert len(commands) >= 4
     for command in commands:
         name, *rest = shlex.split(command)
-        given = dict(zip(rest, rest[1:], strict=False))
+        given = dict(itertools.pairwise(rest))
         chosen = {key: split([given.get(f"--{key}", "")]) for key in ("models", "settings")}
         assert make(name, given.get("--scale", "small"), **chosen).entries
 

@@ -22,6 +22,7 @@ from gaf.reports import table_text
 from gaf.reports.table_columns import scores
 from gaf.reports.table_cost import sentences
 from gaf.reports.table_page import headline, render, write_all
+from tests.browser import Browser, needs_chromium
 from tests.experiments.grid_tasks import Here
 
 CHANGES = (
@@ -170,6 +171,23 @@ def test_the_page_asks_nobody(filled):
     assert "https://" not in page
     assert "<link" not in page
     assert page.count("<script") == 2
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_the_page_in_a_browser(filled, tmp_path):
+    """No complaint, no request, a click sorts, and a phone need not scroll sideways."""
+    (tmp_path / "page.html").write_text(render(filled[0]), "utf-8")
+    with Browser() as browser:
+        page = browser.open(tmp_path / "page.html")
+        cells = "[...document.querySelectorAll('table.sortable tbody tr')].map(r => r.cells[2].textContent)"
+        assert page.run(cells) == ["94.14", "94.36"]
+        for _ in range(2):  # ascending, then descending
+            page.run("document.querySelector('table.sortable th:nth-child(3) button').click()")
+        assert page.run(cells) == ["94.36", "94.14"]
+        page.resize(390, 800)
+        assert page.run("document.documentElement.scrollWidth") <= 390
+        assert (page.complaints, page.requests) == ([], [])
 
 
 def test_json_survives(filled):
