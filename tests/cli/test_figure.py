@@ -61,7 +61,7 @@ def test_json_has_infinity_as_a_word(figure):
 def test_bad_input_is_one_sentence_and_exit_status_2(figure, tmp_path):
     (tmp_path / "file").write_text("")
     calls = {
-        (3,): "choose from 1, 2, 4",
+        (6,): "choose from 1, 2, 3, 4, 5",
         ("one",): "valid integer",
         (): "Missing argument",
         (1, "--alpha", -1): "alpha must be positive",

@@ -127,8 +127,8 @@ def test_files_appear_whole_or_not_at_all(tmp_path, drawn, monkeypatch):
 
 
 def test_bad_input_is_one_sentence():
-    with pytest.raises(ValueError, match="figure 3 cannot be drawn; choose from 1, 2, 4"):
-        find(3)
+    with pytest.raises(ValueError, match="figure 6 cannot be drawn; choose from 1, 2, 3, 4, 5"):
+        find(6)
     with pytest.raises(ValueError, match="alpha must be positive"):
         Settings(alpha=-1.0)
     with pytest.raises(ValueError, match="clip at a positive limit"):

@@ -14,10 +14,12 @@ from gaf.cli.compare import compare
 from gaf.cli.data import data
 from gaf.cli.detect import detect
 from gaf.cli.figure import figure
+from gaf.cli.landscape import landscape
 from gaf.cli.report import report
 from gaf.cli.table import table
 from gaf.cli.theory import theory
 from gaf.cli.train import train
+from gaf.cli.tune import tune
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 app.command()(compare)
@@ -27,6 +29,8 @@ app.command()(report)
 app.command()(theory)
 app.command()(table)
 app.command()(train)
+app.command()(tune)
+app.command()(landscape)
 app.command()(detect)
 app.add_typer(data, name="data")
 

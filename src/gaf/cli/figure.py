@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def figure(
     numbers: Annotated[
-        list[int], typer.Argument(metavar="NUMBER...", help="As in the paper: 1, 2 or 4.")
+        list[int], typer.Argument(metavar="NUMBER...", help="As in the paper: 1 to 5.")
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go.")] = Path(
         "figures"
@@ -41,6 +41,8 @@ def figure(
     """Draw figures of the paper: PNG and SVG for print, and one page to play with, which works offline.
 
     The paper gives no alpha, beta or range for them; unset, alpha and beta are its preset (0.1, 20).
+
+    Figures 3 and 5 train small models on digits first, which takes some seconds.
 
     Example: gaf figure 1 2 4 --out figures
     """

@@ -16,7 +16,7 @@ SYMBOLS = {"gradient": "circle", "momentum": "diamond", "update": "square"}
 
 def figures(found: dict[str, Any]) -> list[Figure]:
     """All plots of a record."""
-    return [_largest(found), _sizes(found), *_curve(found), _race(found)]
+    return [_largest(found), _sizes(found), curve_figure(found["curve"]), _race(found)]
 
 
 def _some(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -102,8 +102,9 @@ def _sizes(found: dict[str, Any]) -> Figure:
     )
 
 
-def _curve(found: dict[str, Any]) -> list[Figure]:
-    near, shape = found["curve"], found["curve"]["shape"]
+def curve_figure(near: dict[str, Any]) -> Figure:
+    """A loss curve near an optimum with its fit, from a record's ``curve``."""
+    shape = near["shape"]
     data: list[dict[str, Any]] = [
         {
             **{"type": "scatter", "mode": "lines", "name": "one direction", "hoverinfo": "skip"},
@@ -121,8 +122,8 @@ def _curve(found: dict[str, Any]) -> list[Figure]:
     about = near["why"]
     if shape:
         about = (
-            f"Around the baseline's end, along {len(near['each'])} random directions: Figure 3. The fit goes "
-            f"with |w|^{shape['power']:.2f} ± {shape['error']:.2f}: {shape['type']}, "
+            f"Along {len(near['each'])} random directions (grey) and their mean: Figure 3. The fit goes with "
+            f"|w|^{shape['power']:.2f} ± {shape['error']:.2f}: {shape['type']}, "
             f"confidence {shape['confidence']:.2f}."
         )
         fit = [
@@ -141,7 +142,7 @@ def _curve(found: dict[str, Any]) -> list[Figure]:
         "xaxis": {"title": {"text": "share of each filter's length"}},
         "yaxis": {"title": {"text": "training loss"}},
     }
-    return [Figure("The loss curve near the optimum", about, data, layout)]
+    return Figure("The loss curve near the optimum", about, data, layout)
 
 
 def _race(found: dict[str, Any]) -> Figure:
@@ -172,7 +173,7 @@ def _race(found: dict[str, Any]) -> Figure:
 
 
 def _log(title: str) -> dict[str, Any]:
-    return {"type": "log", "title": {"text": title}, "exponentformat": "power", "dtick": 1}
+    return {"type": "log", "title": {"text": title}, "exponentformat": "power", "dtick": 2}
 
 
 def _brief(name: str) -> str:

@@ -56,7 +56,7 @@ def render(found: dict[str, Any]) -> str:
         _final(found),
         tag("h2", "The race"),
         tag("p", _cost(found), class_="about"),
-        _race(found),
+        tag("details", tag("summary", "All candidates, best first"), _race(found)),
         tag("h2", "How to make it again"),
         tag("pre", shlex.join(found["command"]) or "not recorded"),
         tag("h2", "Environment"),

@@ -50,22 +50,26 @@ class Curve:
     why: str = ""  # then
 
 
-def read_checkpoint(path: Path) -> tuple[Path, dict[str, Tensor], int]:
-    """The run's folder, the model's state and the step of a checkpoint."""
-    if not path.exists():
-        raise ValueError(f"there is no {path}")
-    if checkpoint.NAME.fullmatch(path.name):
-        run, found = path.parent.parent, path
-        checkpoint.verify(found)
-    else:
-        run = path
+def run_folder(path: Path) -> Path:
+    """The folder of the run that a checkpoint belongs to."""
+    if not path.is_dir():
+        raise ValueError(f"there is no folder {path}")
+    return path.parent.parent if checkpoint.NAME.fullmatch(path.name) else path
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], int]:
+    """The model's state in a checkpoint, and its step."""
+    run = run_folder(path)
+    found: Path | None = path
+    if run == path:
         folders.read_config(run)  # says what is wrong with a folder that is no run's
         found = checkpoint.latest(run / CHECKPOINTS)
-        if found is None:
-            raise ValueError(f"the run in {run} has no checkpoint yet")
+    if found is None:
+        raise ValueError(f"the run in {run} has no checkpoint yet")
+    checkpoint.verify(found)
     state, _ = checkpoint.load(found)
     model = {name.removeprefix("_orig_mod."): each for name, each in state["model"].items()}
-    return run, model, state["state"]["step"]
+    return model, state["state"]["step"]
 
 
 def reached(path: Path, config: RunConfig | None = None) -> Reached:
@@ -75,8 +79,8 @@ def reached(path: Path, config: RunConfig | None = None) -> Reached:
         path: of a run's folder, or of one of its checkpoints.
         config: of the run, where it has been read already.
     """
-    run, state, step = read_checkpoint(path)
-    config = config or folders.read_config(run)
+    state, step = read_checkpoint(path)
+    config = config or folders.read_config(run_folder(path))
     task = load_task(config.task)
     with rng.own_settings(None):
         model = task.build_model()
@@ -103,9 +107,19 @@ def training_loss(task: Task, samples: int = SAMPLES) -> Loss:
     return loss
 
 
-def curve(model: nn.Module, loss: Loss, seed: int = 0, radius: float = RADIUS) -> Curve:
+def curve(
+    model: nn.Module,
+    loss: Loss,
+    *,
+    seed: int = 0,
+    radius: float = RADIUS,
+    biases_and_norms: bool = False,
+) -> Curve:
     """The curve, averaged over a few directions, and its shape."""
-    found = [slices.curve(model, loss, seed=seed + i, radius=radius) for i in range(DIRECTIONS)]
+    found = [
+        slices.curve(model, loss, seed=seed + i, radius=radius, biases_and_norms=biases_and_norms)
+        for i in range(DIRECTIONS)
+    ]
     w = found[0].axes[0].tolist()
     mean = torch.stack([each.losses for each in found]).mean(0).tolist()
     try:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from gaf.reports.figures.base import Figure
 from gaf.reports.figures.figure_1 import Surfaces
 from gaf.reports.figures.figure_2 import Saddle
+from gaf.reports.figures.figure_3 import NearOptimum
 from gaf.reports.figures.figure_4 import Curves
+from gaf.reports.figures.figure_5 import LargestGradients
 
-FIGURES: dict[int, type[Figure]] = {each.number: each for each in (Surfaces, Saddle, Curves)}
+FIGURES: dict[int, type[Figure]] = {
+    each.number: each for each in (Surfaces, Saddle, NearOptimum, Curves, LargestGradients)
+}
 
 
 def find(number: int) -> type[Figure]:

@@ -1,0 +1,71 @@
+"""Everything ``gaf landscape`` shows of a checkpoint: curve, shape, surface, and the line to another one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gaf.landscape import slices
+from gaf.landscape.slices_directions import check_state
+from gaf.tuning.optimum import SAMPLES, Reached, curve, read_checkpoint, training_loss
+
+
+def look(
+    at: Reached,
+    *,
+    samples: int = SAMPLES,
+    side: int = slices.SIDE,
+    to: Path | None = None,
+    radius: float,
+    seed: int,
+    biases_and_norms: bool,
+) -> dict[str, Any]:
+    """The numbers, under their names."""
+    loss = training_loss(at.task, samples)
+    other = None
+    if to is not None:
+        other, _ = read_checkpoint(to)
+        check_state(at.model, other, f"the checkpoint in {to}")
+    near = curve(at.model, loss, seed=seed, radius=radius, biases_and_norms=biases_and_norms)
+    plane = slices.surface(
+        at.model, loss, seed=seed, radius=radius, side=side, biases_and_norms=biases_and_norms
+    )
+    found: dict[str, Any] = {
+        "title": at.config.name,
+        "checkpoint": str(at.path),
+        "step": at.step,
+        "samples": min(samples, len(at.task.train_source())),
+        "radius": radius,
+        "seed": seed,
+        "curve": {
+            "w": list(near.w),
+            "losses": list(near.losses),
+            "each": [list(each) for each in near.each],
+            "shape": asdict(near.shape) if near.shape else None,
+            "why": near.why,
+        },
+        "surface": {
+            "axis": plane.axes[0].tolist(),
+            "losses": plane.losses.tolist(),
+            "method": plane.method,
+        },
+        "line": None,
+        "said": said(near.shape, near.why),
+    }
+    if other is not None:
+        line = slices.between(at.model, loss, other)
+        found["line"] = {"to": str(to), "w": line.axes[0].tolist(), "losses": line.losses.tolist()}
+    return found
+
+
+def said(shape: Any, why: str) -> str:
+    """The shape in a sentence."""
+    if shape is None:
+        return f"No shape to judge: {why}."
+    low, high = shape.large
+    where = f" Steeper than the nearest quadratic for |w| from {low:.2g} to {high:.2g}."
+    return (
+        f"Near the optimum the loss goes with |w|^{shape.power:.2f} ± {shape.error:.2f}: {shape.type}, "
+        f"confidence {shape.confidence:.2f}.{where if high > low else ''}"
+    )
