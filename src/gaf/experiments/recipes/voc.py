@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gaf.experiments.engine.config import OptimizerConfig, RunConfig, ScheduleConfig, TaskConfig
+from gaf.experiments.recipes import paper
 from gaf.experiments.recipes.base import (
     with_activation,
     with_norm_clipping,
@@ -13,8 +14,7 @@ from gaf.experiments.recipes.base import (
 from gaf.experiments.recipes.small import PREFIX, on_a_core
 from gaf.experiments.recipes.tables import SGDM_PLACEMENTS, THRESHOLD, Recipe, with_controls
 
-GROUP = "Table IV: SGDM on PASCAL VOC 2007 with and without GAF"
-PRESETS = ("arctan(0.1, 20)", "arctan(0.2, 10)")
+GROUP = f"Table {paper.TABLE_4.number}: {paper.TABLE_4.caption}"
 WIDTH = 0.125  # of the small model's channels
 EPOCHS, BATCH = 30, 8  # of the small training: 270 steps on 70 images
 
@@ -60,10 +60,15 @@ def voc_recipes() -> Iterator[Recipe]:
         (voc_ssd300(), GROUP, False),
         (small_voc_ssd300(), f"{GROUP}, small", True),
     ):
+        without, *functions = paper.TABLE_4.cells.values()
         configs = [
-            base,
-            with_value_clipping(base, THRESHOLD),
-            with_norm_clipping(base, THRESHOLD),
-            *(with_activation(base, f, where) for f in PRESETS for where in SGDM_PLACEMENTS),
+            (base, without),
+            (with_value_clipping(base, THRESHOLD), None),
+            (with_norm_clipping(base, THRESHOLD), None),
+            *(
+                (with_activation(base, cell.column.lower().replace(" (", "("), where), cell)
+                for cell in functions
+                for where in SGDM_PLACEMENTS
+            ),
         ]
-        yield from with_controls(Recipe(each, group, small=small) for each in configs)
+        yield from with_controls(Recipe(each, group, cell, small) for each, cell in configs)
