@@ -11,7 +11,7 @@ import typer
 MISSING = "this needs {}, which is not installed: pip install 'activated-gradients[lab]'"
 PACKAGES = (
     *("lightning_fabric", "matplotlib", "numpy", "PIL", "plotly", "pydantic", "scipy", "sklearn"),
-    *("sympy", "tensorboard"),
+    *("optuna", "sympy", "tensorboard"),
 )
 
 
