@@ -75,8 +75,8 @@ def test_bad_input_is_one_sentence_and_exit_status_2(theory):
         ("--statement", "theorem-9"): "there is no statement 'theorem-9'",
         ("--markdown", "--json"): "leave --statement and --json out",
         ("--markdown", "--statement", "lemma-1"): "leave --statement and --json out",
-        ("--seed", -1): "range",
-        ("--seed", "one"): "valid integer",
+        ("--seed", -1): "'--seed'",
+        ("--seed", "one"): "'--seed'",
         ("extra",): "extra",
     }
     for args, says in calls.items():

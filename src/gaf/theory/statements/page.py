@@ -53,7 +53,7 @@ OWN = """\
 ## The curvature of your own network
 
 `spectrum` gives the extreme eigenvalues of the Hessian H at a point, before f and after it, by Lanczos on
-products of H with vectors: no matrix is ever made, and a network of a million parameters takes well under
+products of H with vectors: no matrix is ever made, and a network of a million parameters takes under
 a minute on two cores. With D = diag(f'(∇L)) the activated gradient has the Jacobian D·H. Its largest
 singular value is the ℓ of the activated field at that point, and D^½·H·D^½ has its eigenvalues. No c is
 given: the loss of a network is not convex.
