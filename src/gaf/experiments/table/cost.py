@@ -146,10 +146,9 @@ def estimate(config: RunConfig, results: Sequence[Result] = ()) -> Cost:
         return Cost(config.iterations, None, None)
     classes, shape = known
     train, test = counts
-    steps = config.iterations or (config.epochs or 0) * -(-train // config.batch_size)
-    evaluations = 1
-    if config.evaluate_every and config.epochs:
-        evaluations = -(-config.epochs // config.evaluate_every)
+    epoch = -(-train // config.batch_size)
+    steps = config.iterations or (config.epochs or 0) * epoch
+    evaluations = -(-steps // (config.evaluate_every * epoch)) if config.evaluate_every else 1
     forward = operations(_model(config, classes, shape[0], "meta"), shape)
     # samples forward and back, and samples forward alone in units of that
     work = steps * min(config.batch_size, train) + evaluations * test / BACK
