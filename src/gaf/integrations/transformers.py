@@ -14,7 +14,7 @@ from gaf.functions import Activation
 from gaf.integrations.accelerate import refuse_engine, unwrap
 from gaf.integrations.missing import needs
 from gaf.optim import activate, activation_of, deactivate
-from gaf.optim.factory import OURS, _read
+from gaf.optim.factory import OURS, read_name
 
 with needs("transformers"):
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -76,7 +76,7 @@ def optimizer_cls_and_kwargs(
         >>> chosen = optimizer_cls_and_kwargs("adamw+arctan(0.1, 20)", args)  # doctest: +SKIP
         >>> Trainer(model, args, optimizer_cls_and_kwargs=chosen)  # doctest: +SKIP
     """
-    optimizer, f, placement = _read(name)
+    optimizer, f, placement = read_name(name)
     if optimizer not in OURS:
         raise ValueError(
             f"{name!r}: the Trainer makes sgd, adam and adamw from here; for {optimizer} set "

@@ -54,7 +54,7 @@ def create_optimizer(name: str, params: ParamsT, **arguments: Any) -> torch.opti
 
 def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
     """What makes the optimizer of a name from parameters and arguments; a wrong name is refused here."""
-    optimizer, f, placement = _read(name)
+    optimizer, f, placement = read_name(name)
     if optimizer in OURS:
 
         def make(params: ParamsT, **arguments: Any) -> torch.optim.Optimizer:
@@ -77,7 +77,7 @@ def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
     return make_activated
 
 
-def _read(name: str) -> tuple[str, Activation | Auto | None, str | None]:
+def read_name(name: str) -> tuple[str, Activation | Auto | None, str | None]:
     """Optimizer, function and placement; each of the last two is None where it is not named."""
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
