@@ -5,7 +5,7 @@ import pytest
 from tests.distributed.configs import CONFIGS
 from tests.distributed.launch import launch
 
-TOLERANCE = 1e-6  # observed: at most 1.2e-7 (activated RMSprop), in weights that moved by 0.36
+TOLERANCE = 1e-6  # observed: 2.4e-7 (tensor parallel, 3 processes), in weights that moved by 0.36
 STEPS = 3
 FLOAT = 4  # bytes
 
