@@ -10,6 +10,7 @@ from gaf.cli.bench import detection
 from gaf.experiments.recipes import voc
 
 
+@pytest.mark.slow
 def test_both_figures_are_measured_and_told(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(voc, "WIDTH", 0.03125)
     monkeypatch.setattr(voc, "BATCH", 1)

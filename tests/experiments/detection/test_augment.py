@@ -7,7 +7,7 @@ import random
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
@@ -30,6 +30,7 @@ def some_boxes(draw) -> torch.Tensor:
     return torch.tensor(rows).view(-1, 4)
 
 
+@settings(max_examples=40)
 @given(some_boxes(), st.floats(0.2, 5), st.integers(0, 2**32))
 def test_boxes_stay_valid(boxes, shape, seed):
     window = random_window(boxes, shape, random.Random(seed))
@@ -59,6 +60,7 @@ def test_boxes_stay_valid(boxes, shape, seed):
         ).any()
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.floats(0.3, 3))
 def test_crops_are_as_asked(seed, shape):
     """Where a crop was made, it overlaps some object by one of the demands, in a shape that is allowed."""
@@ -98,6 +100,7 @@ def test_windows_vary():
     assert any(each.edges == augment.WHOLE for each in windows)
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(60, 400), st.integers(60, 400))
 def test_a_box_stays_on_its_object(seed, width, height):
     """A white rectangle on black, drawn where the box is, is seen where the box has gone."""

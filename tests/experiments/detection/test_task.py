@@ -83,6 +83,7 @@ def test_metrics_of_perfect_and_of_no_detections():
     assert named == {VOC[label] for label in objects.label[~objects.difficult].tolist()}
 
 
+@pytest.mark.slow
 def test_two_steps_are_recorded_and_resumed(tmp_path):
     """The engine as it is: a run that is cut after a step ends with the same weights and figures."""
     whole = train(config(BASE, "checkpoint_every=1"), tmp_path / "whole")
