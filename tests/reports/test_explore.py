@@ -11,7 +11,8 @@ from gaf.landscape import equivalent
 from gaf.landscape.compare import DISTANCES
 from gaf.reports.figures import Settings
 from gaf.reports.figures.figure_4 import CURVES
-from gaf.reports.figures.page import page, script_safe
+from gaf.reports.figures.page import page
+from gaf.reports.policy import script_safe
 from gaf.theory.conditioning import Box, anisotropy, constants
 from gaf.theory.fields import Activated, Identity, NormClip, ValueClip
 from gaf.theory.problems import quadratic

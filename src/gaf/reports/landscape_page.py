@@ -10,7 +10,7 @@ from gaf.experiments.engine.files import write_whole
 from gaf.reports.curves import Figure
 from gaf.reports.figures import style
 from gaf.reports.figures.near_optimum import draw_curve
-from gaf.reports.figures.save import PRINT, _drawn
+from gaf.reports.figures.save import PRINT, drawn
 from gaf.reports.html import tag
 from gaf.reports.plain_page import document, plots
 from gaf.reports.style import PALETTE
@@ -27,7 +27,7 @@ def write_all(found: dict[str, Any], folder: Path) -> list[Path]:
     """Write the files of what :func:`gaf.tuning.surroundings.look` found; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     around: Any = Around(found)  # has draw(), which is all of a figure that is needed
-    contents = {f"{STEM}.{form}": _drawn(around, form) for form in PRINT}
+    contents = {f"{STEM}.{form}": drawn(around, form) for form in PRINT}
     contents[f"{STEM}.html"] = render(found).encode("utf-8", "replace")
     for name, content in contents.items():
         write_whole(folder / name, content)

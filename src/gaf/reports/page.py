@@ -6,8 +6,6 @@ page lets only its own two scripts run and nothing be loaded, should an escape e
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -20,6 +18,7 @@ from gaf.reports.css import CSS
 from gaf.reports.curves import Figure, learning_curves, share_curves
 from gaf.reports.history import History, histories
 from gaf.reports.html import Html, script_json, tag
+from gaf.reports.policy import policy
 from gaf.reports.script import SCRIPT
 from gaf.reports.shape import shapes
 from gaf.reports.style import styles
@@ -183,18 +182,3 @@ def _plotly() -> str:
     from plotly.offline import get_plotlyjs
 
     return get_plotlyjs().replace("\r\n", "\n")
-
-
-def policy(*scripts: str) -> str:
-    """What the browser may do: run these scripts, apply inline styles, show its own pictures."""
-    allowed = " ".join(_digest(script) for script in scripts)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
-    )
-
-
-@cache
-def _digest(script: str) -> str:
-    found = hashlib.sha256(script.encode()).digest()
-    return f"'sha256-{base64.b64encode(found).decode()}'"

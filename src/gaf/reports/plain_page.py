@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import gaf
 from gaf.reports.css import CSS
 from gaf.reports.curves import Figure
-from gaf.reports.figures.page import _policy, script_safe
 from gaf.reports.html import Html, script_json, tag
+from gaf.reports.policy import policy, script_safe
 from gaf.reports.script import SCRIPT
 
 
@@ -24,7 +24,7 @@ def document(title: str, parts: Iterable[Html], figures: dict[str, Figure]) -> s
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(code)),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy(*code)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="generator", content=f"activated-gradients {gaf.__version__}"),
         tag("title", title),

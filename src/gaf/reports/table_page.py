@@ -13,7 +13,8 @@ from gaf.experiments.table.found import Filled, Line, Scores
 from gaf.reports import sections, table_text
 from gaf.reports.css import CSS
 from gaf.reports.html import Html, join, tag
-from gaf.reports.page import PAGE, policy
+from gaf.reports.page import PAGE
+from gaf.reports.policy import policy
 from gaf.reports.script import SCRIPT
 from gaf.reports.table_columns import Column, columns, main_and_note, number
 

@@ -6,11 +6,7 @@ loaded. The code is in ``page/``; what it needs to know of Python's formulas and
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-import re
-from collections.abc import Iterable
 from importlib.resources import files
 
 from gaf.functions import Arctan
@@ -18,6 +14,7 @@ from gaf.reports.figures import formulas
 from gaf.reports.figures.base import Settings
 from gaf.reports.figures.figure_2 import CURVATURE
 from gaf.reports.figures.figure_4 import CURVES, REACH
+from gaf.reports.policy import policy, script_safe
 
 PARTS = files("gaf.reports.figures") / "page"
 STEPS, MOMENTUM = 60, 0.7  # what the sliders begin with
@@ -51,30 +48,12 @@ def page(settings: Settings, scene: str = "bowl") -> str:
         "explore": _read("explore.js"),
     }
     scripts = {name: script_safe(code) for name, code in scripts.items()}
-    parts = {**scripts, "css": _read("explore.css"), "policy": _policy(scripts.values())}
+    parts = {**scripts, "css": _read("explore.css"), "policy": policy(*scripts.values())}
     # Split once, so that nothing in a part can be taken for the place of another.
     text, *rest = _read("explore.html").split("@")
     for name, after in zip(rest[::2], rest[1::2], strict=True):
         text += parts[name] + after
     return text
-
-
-def _policy(scripts: Iterable[str]) -> str:
-    """What the page may do: run its own scripts, and nothing from anywhere."""
-    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
-    own = " ".join(f"'sha256-{base64.b64encode(each).decode()}'" for each in digests)
-    return (
-        f"default-src 'none'; script-src {own}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "form-action 'none'; base-uri 'none'"
-    )
-
-
-def script_safe(code: str) -> str:
-    """Code for a script element, which the letters ``</script`` or ``<!--`` in it would end or confuse.
-
-    Inside the strings and patterns of JavaScript, the only place for them, a backslash changes nothing.
-    """
-    return re.sub("</(?=script)", r"<\\/", code, flags=re.IGNORECASE).replace("<!--", r"<\!--")
 
 
 def _read(name: str) -> str:

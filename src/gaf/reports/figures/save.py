@@ -28,7 +28,7 @@ def write(figure: Figure, folder: Path, formats: Iterable[str] = PRINT) -> list[
     paths = []
     for form in formats:
         paths.append(folder / f"figure-{figure.number}.{form}")
-        write_whole(paths[-1], _drawn(figure, form))
+        write_whole(paths[-1], drawn(figure, form))
     return paths
 
 
@@ -41,7 +41,7 @@ def write_page(settings: Settings, scene: str, folder: Path) -> Path:
     return folder / PAGE
 
 
-def _drawn(figure: Figure, form: str) -> bytes:
+def drawn(figure: Figure, form: str) -> bytes:
     """A figure as the bytes of a PNG or SVG file."""
     import matplotlib
 

@@ -63,7 +63,9 @@ import torch
 from gaf.theory.spectrum import spectrum
 
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).double()
+model = torch.nn.Sequential(
+    torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)
+).double()
 inputs = torch.randn(64, 8, dtype=torch.float64)
 targets = torch.randn(64, 1, dtype=torch.float64)
 
@@ -72,9 +74,9 @@ found = spectrum(
     model.parameters(),
     "arctan(0.1, 20)",
 )
-print(found.smallest, found.largest)                        # of H
-print(found.activated_smallest, found.activated_largest)    # of D^½·H·D^½
-print(found.lipschitz, found.activated_lipschitz)           # ℓ without f and with it
+print(found.smallest, found.largest)  # of H
+print(found.activated_smallest, found.activated_largest)  # of D^½·H·D^½
+print(found.lipschitz, found.activated_lipschitz)  # ℓ without f and with it
 ```
 
 For a loss of a few parameters on a box, `constants` gives the tight ℓ, c and ζ = ℓ/c, and `anisotropy`
@@ -85,8 +87,8 @@ from gaf.theory.conditioning import Box, anisotropy, constants
 from gaf.theory.problems import PAPER
 
 found = constants(PAPER, Box.around(2, 1.0), "arctan(0.1, 20)")
-print(found.lipschitz, found.convexity, found.condition)    # 4.0, 0.0025, 1601
-print(anisotropy(PAPER, "arctan(0.1, 20)"))                 # at (d, d), d = 0.01, 0.1, 1: 4.77, 1.96, 1.07
+print(found.lipschitz, found.convexity, found.condition)  # 4.0, 0.0025, 1601
+print(anisotropy(PAPER, "arctan(0.1, 20)"))  # at (d, d), d = 0.01, 0.1, 1: 4.77, 1.96, 1.07
 ```
 """
 
