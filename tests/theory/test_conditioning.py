@@ -24,7 +24,7 @@ BOX = Box.around(2, 1.0)
         (Monkey(), None),
         (PAPER, NormClip(0.5)),
     ],
-    ids=str,
+    ids=lambda each: each if isinstance(each, str) else type(each).__name__,
 )
 def test_constants_bound_the_quotients_of_definitions_3_and_4(loss, transform):
     """No pair of points is beyond ℓ and c, and some pair comes close."""
