@@ -63,6 +63,11 @@ TOLERANCE = {
 Job = tuple[int, Sequence[int], Sequence[float], Sequence[int]]
 
 
+def _of_each(factors, own, tensors):
+    """Alpha and beta of each tensor: its own, or those of all."""
+    return zip(own[::2], own[1::2], strict=True) if own else [factors] * len(tensors)
+
+
 class Neon:
     """The interface of ``gaf.kernels._native``; each call is a run of the harness under qemu."""
 
@@ -77,13 +82,15 @@ class Neon:
         return struct.unpack(code, largest.to_bytes(size, "little"))[0]
 
     def sgd(
-        self, isa, function, dtype, before, factors, sizes, ws, gs, vs, fresh, numbers, threads
+        self, isa, function, dtype, before, factors, own, sizes, ws, gs, vs, fresh, numbers, threads
     ) -> None:
         *numbers, nesterov = numbers
         lists = [ws, gs, vs] if vs else [ws, gs]
         jobs = [
-            (n, arrays, (*factors, *numbers), (before, new, nesterov))
-            for n, new, *arrays in zip(sizes, fresh or [0] * len(ws), *lists, strict=True)
+            (n, arrays, (*each, *numbers), (before, new, nesterov))
+            for n, each, new, *arrays in zip(
+                sizes, _of_each(factors, own, ws), fresh or [0] * len(ws), *lists, strict=True
+            )
         ]
         self.run(SGD, function, dtype, jobs)
 
@@ -93,6 +100,7 @@ class Neon:
         function,
         dtype,
         factors,
+        own,
         sizes,
         ws,
         gs,
@@ -106,8 +114,10 @@ class Neon:
     ) -> None:
         lists = [ws, gs, ms, vs, tops] if tops else [ws, gs, ms, vs]
         jobs = [
-            (n, arrays, (*factors, *numbers, step, root), ())
-            for n, step, root, *arrays in zip(sizes, steps, roots, *lists, strict=True)
+            (n, arrays, (*each, *numbers, step, root), ())
+            for n, each, step, root, *arrays in zip(
+                sizes, _of_each(factors, own, ws), steps, roots, *lists, strict=True
+            )
         ]
         self.run(ADAM, function, dtype, jobs)
 
