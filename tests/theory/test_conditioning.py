@@ -96,9 +96,19 @@ def test_anisotropy_by_hand():
             lambda: constants(quadratic([1, 2, 3]), Box.around(3, 1.0), NormClip(1.0)),
             "more than two dimensions",
         ),
+        (lambda: constants(lambda w: w, BOX), "one number"),
+        (lambda: constants(3.0, BOX), "a function of a point, got float"),  # type: ignore[arg-type]
+        (lambda: anisotropy(lambda w: w.sum()), "FromFunction"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_input_is_one_sentence(make, says):
     with pytest.raises(ValueError, match=says) as error:
         make()
     assert "\n" not in str(error.value)
+
+
+def test_a_plain_function_is_a_loss():
+    def paper(w):
+        return w[0] ** 2 + 0.2 * w[1] ** 2
+
+    assert constants(paper, BOX).condition == pytest.approx(5)

@@ -36,7 +36,7 @@ def test_no_violation_and_a_checked_example_for_each_assumption(settings, theore
             assert each.failures == 0
 
 
-@pytest.mark.parametrize("theorem", [1, 2])
+@pytest.mark.parametrize("theorem", [1, 2, 3])
 def test_as_printed_there_are_violations(theorem):
     """Assumptions 4(b) and 5(b) are needed for the activated gradient too."""
     batches = (s.trials(theorem) for s, _ in random_settings(torch.Generator().manual_seed(0)))
@@ -78,6 +78,17 @@ def test_quadratics_are_never_inside(settings):
         every = steps(((2.0, reach),))[torch.zeros(len(setting.low), dtype=torch.long)]
         flat = on_staircase(setting.f, every, setting.low, setting.high)
         assert not any(flat.trials(theorem).meeting().any() for theorem in (1, 2, 3))
+
+
+def test_theorem_3_is_false_as_printed():
+    """Every printed assumption holds; those on the band of the activated gradient, both, do not."""
+    found = by_hand(((1.0, 0.04), (90.0, 0.05), (1.0, 0.12), (100.0, 0.2))).trials(3)
+    missed = {name for name, met in found.assumptions.items() if not met.item()}
+    assert missed == {curvature.L_BAND_G, curvature.C_BAND_G}
+    assert missed.isdisjoint(curvature.PRINTED[3])
+    assert not found.claim.item()
+    ell, c = 90 * 2 / (1 + 0.8**2), 2 / (1 + 2.4**2)
+    assert ell / c == pytest.approx(371, abs=1)
 
 
 def test_the_paper_s_own_quadratic_gets_worse_by_zeta():

@@ -8,14 +8,16 @@ become alike, so the anisotropy falls.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from gaf.functions import Activation
 from gaf.landscape.equivalent import Surface, equivalent
 from gaf.theory.conditioning import Box, anisotropy, constants
 from gaf.theory.fields import Transform, as_transform
-from gaf.theory.problems import Loss
+from gaf.theory.problems import Loss, as_loss
 
 DISTANCES = (0.01, 0.1, 1.0)  # the points (d, d) at which the anisotropy is taken
 
@@ -31,7 +33,7 @@ class Measured:
 
 
 def compare(
-    loss: Loss,
+    loss: Loss | Callable[[Tensor], Tensor],
     transforms: Iterable[Transform | Activation | str | None],
     box: Box,
     points: int = 101,
@@ -46,7 +48,7 @@ def compare(
         original: zeta 5, anisotropy 5.00, 5.00, 5.00
         arctan(0.1, 20): zeta 1.6e+03, anisotropy 4.77, 1.96, 1.07
     """
-    rows = []
+    rows, loss = [], as_loss(loss, 2)
     for transform in map(as_transform, transforms):
         rows.append(
             Measured(

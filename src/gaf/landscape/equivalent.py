@@ -21,7 +21,7 @@ from gaf.landscape.line_integral import TOWARDS_START, line_integral
 from gaf.landscape.potential import fit_potential, grid_axes
 from gaf.theory.conditioning import Box
 from gaf.theory.fields import Activated, Transform, as_transform
-from gaf.theory.problems import FromFunction, Loss, Powers, Separable, as_points
+from gaf.theory.problems import Loss, Powers, Separable, as_loss, as_points
 
 Method = Literal["closed form", "quadrature", "least squares"]
 GRADIENT = 1e-9  # the residual of a fit above which a field is no gradient
@@ -107,8 +107,7 @@ def equivalent(
         raise ValueError(
             f"a surface is over a box in the plane; this one has {len(box.lower)} sides"
         )
-    if not isinstance(loss, Loss):
-        loss = FromFunction(loss, 2)
+    loss = as_loss(loss, 2)
     if loss.dimension != 2:
         raise ValueError(f"a surface is of a loss of two parameters; this one has {loss.dimension}")
     transform = as_transform(transform)

@@ -24,6 +24,7 @@ SAME_NOISE = "M and M_G are the same with f"
 SAME_GAP = "Δ₁ is the same with f"
 ABOVE = "Δ₁ ≥ M/(2c^G M_G)"
 LATER = "k ≥ 2"
+EPS = torch.finfo(torch.float64).eps
 PRINTED = (BETTER, SAME_NOISE, SAME_GAP, LATER)  # Δ₁ below the noise floor is not thought of
 
 
@@ -40,8 +41,8 @@ class Bound:
         return -torch.expm1((k - 1) * torch.log1p(-self.rate)) * (self.start - self.floor)
 
     def at(self, k: Tensor) -> Tensor:
-        """The bound at step k."""
-        return self.start - self.fallen(k)
+        """The bound at step k, to all digits also where hardly anything is left."""
+        return self.floor + torch.exp((k - 1) * torch.log1p(-self.rate)) * (self.start - self.floor)
 
 
 def bound(
@@ -72,6 +73,8 @@ def compare(
     (ell, c), (ell_g, c_g), (mu, m, m_g) = plain, active, noise
     before = bound(ell, c, gaps[0], mu, m, m_g)
     after = bound(ell_g, c_g, gaps[1], mu, *noise_g)
+    lead = after.fallen(k) - (gaps[1] - gaps[0] + before.fallen(k))
+    alike = lead.abs() <= 8 * EPS * (gaps[0] + gaps[1])  # then the rest tells them apart
     return Trials(
         {
             BETTER: (ell_g * c < ell * c_g) & (c_g > c),
@@ -80,7 +83,7 @@ def compare(
             ABOVE: (gaps[0] >= m / (2 * c_g * m_g)) & (gaps[0] > 0),
             LATER: k >= 2,
         },
-        gaps[1] - gaps[0] + before.fallen(k) < after.fallen(k),
+        torch.where(alike, after.at(k) < before.at(k), lead > 0),
         lambda i: (
             f"ℓ = {ell[i]:.4g}, c = {c[i]:.4g}, ℓ^G = {ell_g[i]:.4g}, c^G = {c_g[i]:.4g}, μ = {mu[i]:.3g}, "
             f"M = {m[i]:.3g}, M_G = {m_g[i]:.3g}, M^G = {noise_g[0][i]:.3g}, M_G^G = {noise_g[1][i]:.3g}, "

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gaf.functions import Activation
 from gaf.theory.fields import Transform, as_transform
-from gaf.theory.problems import Loss, Separable, as_points
+from gaf.theory.problems import Loss, Separable, as_loss, as_points
 
 LINE = 4001  # points on an axis of a separable loss
 PLANE = (201, 41)  # on each axis of a box in two dimensions: the first look, and each closer one
@@ -70,7 +70,9 @@ class Constants:
 
 
 def constants(
-    loss: Loss, box: Box, transform: Transform | Activation | str | None = None
+    loss: Loss | Callable[[Tensor], Tensor],
+    box: Box,
+    transform: Transform | Activation | str | None = None,
 ) -> Constants:
     """The tight ℓ and c of a loss on a box, with its gradient transformed.
 
@@ -79,7 +81,7 @@ def constants(
     and 0, and looks closer and closer around its best points.
 
     Args:
-        loss: what is descended.
+        loss: what is descended; a function of one point too.
         box: where.
         transform: a function, its name, a clipping, or None for the plain gradient.
 
@@ -90,7 +92,7 @@ def constants(
         >>> print(f"{constants(PAPER, Box.around(2, 1.0), 'arctan(0.1, 20)').condition:.0f}")
         1601
     """
-    transform = as_transform(transform)
+    transform, loss = as_transform(transform), as_loss(loss, len(box.lower))
     _check_dimension(loss, box)
     if isinstance(loss, Separable) and transform.elementwise:
         low, high = by_axis(loss, box, transform)
@@ -155,7 +157,7 @@ def anisotropy(
         >>> [round(ratio, 2) for ratio in anisotropy(PAPER, "arctan(0.1, 20)")]
         [4.77, 1.96, 1.07]
     """
-    transform = as_transform(transform)
+    transform, loss = as_transform(transform), as_loss(loss)
     d = torch.tensor(distances, dtype=torch.float64)
     points = d[:, None].expand(len(d), loss.dimension)
     size = transform(loss.gradient(points)).abs()

@@ -20,7 +20,10 @@ LOW, HIGH = 0.04, 0.12  # ε₀ and ε₂ for arctan(0.1, 20): f' = 1 at 0.05, c
 FOLLOWS = "There is none: it follows from the others, because f' falls with |g|."
 BAND_ABOVE = "In the band between ε₀ and ε₂, f' can be above 1."
 BAND_BELOW = "In the band between ε₀ and ε₂, f' can be far below 1."
-EQUAL = " Here ζ^G = ζ; it cannot be above, so only the strict inequality is lost."
+EQUAL = (
+    " Here ζ^G = ζ; while the other assumption on the band holds it cannot be above, so only the strict "
+    "inequality is lost. Without both, as printed, it can."
+)
 NOT_NEEDED = (
     "There is none: ℓ^G ≤ f'(ε₂)ℓ and c^G ≥ f'(ε₀)c, so that ζ^G ≤ ζ f'(ε₂)/f'(ε₀) < ζ for every f "
     "whose slope falls, αβ ≤ 1 included."

@@ -128,7 +128,7 @@ class Straight(AlphaBeta):
 
 #: For each clause a function that misses it alone.
 MISSING: dict[str, tuple[Activation, str]] = {
-    "differentiable": (Log(0.1, 20.0), "α sign(g) ln(1 + β|g|)"),
+    "differentiable": (Log(0.1, 20.0), "Log"),
     "increasing": (Falling(1.0, 1.0), "g − g³"),
     "odd": (Lopsided(1.0, 1.0), "atan g for g > 0, tanh g below"),
     "restraining": (Growing(1.0, 1.0), "2g + atan g"),

@@ -3,8 +3,8 @@
 A problem is looked at through its gradients and slopes by coordinate, at many points. A setting is a
 function with an ε₀ below which f' > 1 and an ε₂ beyond the crossover, as the theorems ask for: the paper's
 presets, and functions whose crossover lies within the gradients that the problem has. Where a loss is not
-separable, and where only some coordinates are looked at, the shares are too high: an assumption that
-fails on what was seen fails.
+separable, and where only some coordinates or points are looked at, the shares are estimates; that the loss
+is not separable is enough for the theorems not to apply.
 """
 
 from __future__ import annotations

@@ -305,6 +305,17 @@ class FromFunction(Loss):
         return batched_hessian(self.function, as_points(w, self.dimension))
 
 
+def as_loss(loss: Loss | Callable[[Tensor], Tensor], dimension: int | None = None) -> Loss:
+    """A loss as it is, or a function of one point as one; refuses anything else."""
+    if isinstance(loss, Loss):
+        return loss
+    if not callable(loss):
+        raise ValueError(f"a loss is a function of a point, got {type(loss).__name__}")
+    if dimension is None:
+        raise ValueError("how many parameters the function has is not known: FromFunction(f, 2)")
+    return FromFunction(loss, dimension)
+
+
 def as_points(w: Tensor, dimension: int) -> Tensor:
     """Points of a loss in float64; refuses another number of parameters."""
     if w.dim() == 0 or w.shape[-1] != dimension:

@@ -32,6 +32,7 @@ EPS = torch.finfo(torch.float64).eps
 
 STEEP = "αβ > 1"
 UNSTABLE = "the coordinate is unstable"
+GROWING = "|g| grows with the distance from the saddle"
 BELOW = "gradients of plain descent are below ε₃"
 SEPARABLE = "L is separable"
 PRINTED = (STEEP, BELOW, SEPARABLE)
@@ -63,7 +64,10 @@ def theorem_6(f: Functions, scale: Tensor, power: Tensor, start: Tensor, eta: Te
         shown = torch.where(late[:, None], torch.stack((plain, active), -1), shown)
     every = torch.ones_like(below)
     return Trials(
-        {STEEP: f.slope > 1, UNSTABLE: scale < 0, BELOW: below | (f.slope <= 1), SEPARABLE: every},
+        {
+            **{STEEP: f.slope > 1, UNSTABLE: scale < 0, GROWING: every},
+            **{BELOW: below | (f.slope <= 1), SEPARABLE: every},
+        },
         behind == 0,
         lambda i: (
             f"{f.named(i)}, ε₃ = {f.crossover[i]:.4g}, g = {scale[i]:.4g} w^{power[i] - 1:g}, "
@@ -117,6 +121,11 @@ def examples() -> dict[str, Example]:
             case(f, 1.0, 0.05, 0.9),
             "A stable coordinate is on its way to 0, and with f it can overshoot and come back.",
         ),
+        GROWING: Example(
+            turning(),
+            "Where the gradient falls again on the way to a minimum, f gets there first, passes it and "
+            "comes back.",
+        ),
         BELOW: Example(case(f, -1.0, 1.0, 0.1), "Beyond the crossover f restrains."),
         SEPARABLE: Example(
             coupled(),
@@ -126,6 +135,23 @@ def examples() -> dict[str, Example]:
     }
 
 
+def turning() -> Trials:
+    """Two steps on L = −w²/2 + w⁴/4, whose gradient falls from w = 0.58 on and is 0 at 1."""
+    f, eta, start = Arctan(1.0, 2.0), 0.5, 0.8
+    plain = active = torch.tensor(start, dtype=torch.float64)
+    below = True
+    for _ in range(2):
+        g, g_f = (w**3 - w for w in (plain, active))
+        below &= bool(g.abs() < f.crossover)
+        plain, active = plain - eta * g, active - eta * f(g_f)
+    moved = [(w - start).abs().item() for w in (plain, active)]
+    text = (
+        f"arctan(1, 2), L = −w²/2 + w⁴/4, η = 0.5, from w = 0.8, gradients below ε₃ = {f.crossover:.4g}: "
+        f"after two steps it has travelled {moved[0]:.4g} without and {moved[1]:.4g} with f"
+    )
+    return _trial((f.slope > 1, True, False, below, True), moved[1] >= moved[0], text)
+
+
 def coupled() -> Trials:
     """One step on L = w₁w₂, which is unstable along w₁ − w₂, from a point with both gradients below ε₃."""
     f, eta = Arctan(0.1, 20.0), 0.1
@@ -133,11 +159,15 @@ def coupled() -> Trials:
     g = w.flip(0)  # ∇(w₁w₂) = (w₂, w₁)
     moved = [-eta * (x[0] - x[1]).item() for x in (g, f(g))]
     below = bool((g.abs() < f.crossover).all())
-    named = (STEEP, UNSTABLE, BELOW, SEPARABLE)
-    holds = torch.tensor([[f.slope > 1], [True], [below], [False]])
-    met: dict[str, Tensor] = dict(zip(named, holds, strict=True))
     text = (
         f"arctan(0.1, 20), L = w₁w₂, η = 0.1, from w = (0.11, 0.1), gradients below ε₃ = {f.crossover:.4g}: "
         f"after one step w₁ − w₂ has moved by {moved[0]:.4g} without and {moved[1]:.4g} with f"
     )
-    return Trials(met, torch.tensor([abs(moved[1]) >= abs(moved[0])]), lambda _: text)
+    return _trial((f.slope > 1, True, True, below, False), abs(moved[1]) >= abs(moved[0]), text)
+
+
+def _trial(holds: tuple[bool, ...], claim: bool, text: str) -> Trials:
+    """One case by hand."""
+    named = (STEEP, UNSTABLE, GROWING, BELOW, SEPARABLE)
+    met = {name: torch.tensor([each]) for name, each in zip(named, holds, strict=True)}
+    return Trials(met, torch.tensor([claim]), lambda _: text)

@@ -51,24 +51,30 @@ def test_numbers_of_an_untrained_network_stay_finite():
     assert boxes.decode(torch.full((4,), 1e4), DEFAULTS[0]).isfinite().all()
 
 
+# The published design: cells of a side, pixels from one to the next, sides of both squares, ratios.
+PUBLISHED = (
+    (38, 8, 30, 60, (2,)),
+    (19, 16, 60, 111, (2, 3)),
+    (10, 32, 111, 162, (2, 3)),
+    (5, 64, 162, 213, (2, 3)),
+    (3, 100, 213, 264, (2,)),
+    (1, 300, 264, 315, (2,)),
+)
+
+
 def test_default_boxes_are_the_published_ones():
     assert [grid.cells**2 * grid.boxes for grid in GRIDS] == [5776, 2166, 600, 150, 36, 4]
+    expected = []
+    for cells, step, small, large, ratios in PUBLISHED:
+        shapes = [(small, small), (math.sqrt(small * large),) * 2]
+        for ratio in map(math.sqrt, ratios):
+            shapes += [(small * ratio, small / ratio), (small / ratio, small * ratio)]
+        for row in range(cells):
+            for column in range(cells):
+                centre = (column + 0.5) * step, (row + 0.5) * step
+                expected += [(*centre, *shape) for shape in shapes]
     assert DEFAULTS.shape == (8732, 4)
-    # the first cell of the finest grid: squares of 30 and sqrt(30 * 60), then 2 : 1 and 1 : 2
-    side = math.sqrt(30 * 60)
-    wide, narrow = 30 * math.sqrt(2), 30 / math.sqrt(2)
-    first = [(4, 4, 30, 30), (4, 4, side, side), (4, 4, wide, narrow), (4, 4, narrow, wide)]
-    torch.testing.assert_close(DEFAULTS[:4], torch.tensor(first) / 300)
-    # the second cell is to the right, the second row below
-    assert (DEFAULTS[4, :2] * 300).tolist() == pytest.approx([12, 4])
-    assert (DEFAULTS[38 * 4, :2] * 300).tolist() == pytest.approx([4, 12])
-    # the last, in the middle of the image, upright 1 : 2
-    last = [150, 150, 264 / math.sqrt(2), 264 * math.sqrt(2)]
-    assert (DEFAULTS[-1] * 300).tolist() == pytest.approx(last)
-    # published scales 0.1, 0.2, 0.37, 0.54, 0.71, 0.88 of the small squares
-    starts = torch.tensor([0, 5776, 2166, 600, 150, 36]).cumsum(0)
-    scales = [0.1, 0.2, 0.37, 0.54, 0.71, 0.88]
-    assert DEFAULTS[starts, 2].tolist() == pytest.approx(scales)
+    torch.testing.assert_close(DEFAULTS, torch.tensor(expected) / 300)
 
 
 def by_hand(labels, truths, defaults):
@@ -187,3 +193,41 @@ def test_detections_of_a_network():
     empty = torch.tensor([-1.0, 0, 0, 0, 0, 0])
     assert torch.equal(found[0, 2:], empty.expand(198, 6))
     assert torch.equal(found[1], empty.expand(200, 6))
+
+
+def detections_of(edges, scores):
+    """Boxes of one class with these scores, at any default boxes."""
+    defaults = torch.full((len(edges), 4), 0.5)
+    logits = torch.zeros(1, len(edges), 2)
+    logits[0, :, 1] = torch.logit(torch.tensor(scores))
+    numbers = boxes.encode(torch.tensor(edges), defaults)[None]
+    found = nms.detect(logits, numbers, defaults)[0]
+    return found[found[:, 0] >= 0]
+
+
+@pytest.mark.parametrize(("overlap", "kept"), [(0.44, 2), (0.46, 1)])
+def test_two_boxes_are_one_object_from_an_overlap_of_045(overlap, kept):
+    shift = 0.2 * (1 - overlap) / (1 + overlap)
+    edges = [(0.1, 0.1, 0.3, 0.3), (0.1 + shift, 0.1, 0.3 + shift, 0.3)]
+    assert len(detections_of(edges, [0.9, 0.8])) == kept
+
+
+def test_the_uncertain_are_dropped():
+    edges = [(0.1, 0.1, 0.2, 0.2), (0.5, 0.5, 0.6, 0.6)]
+    assert detections_of(edges, [0.009, 0.011])[:, 1].tolist() == pytest.approx([0.011], abs=1e-5)
+
+
+def test_two_hundred_boxes_of_a_class():
+    places = [(0.06 * (i % 16), 0.06 * (i // 16)) for i in range(250)]
+    edges = [(x, y, x + 0.05, y + 0.05) for x, y in places]
+    scores = [0.9 - 0.001 * i for i in range(250)]
+    assert len(detections_of(edges, scores)) == 200
+    assert len(detections_of(edges[:150], scores[:150])) == 150
+
+
+def test_boxes_are_cut_after_suppression():
+    """Cut at the edge the two would be one box; a box outside the image is none."""
+    edges = [(-0.3, 0.1, 0.1, 0.2), (-0.05, 0.1, 0.1, 0.2), (-0.4, 0.1, -0.1, 0.2)]
+    found = detections_of(edges, [0.9, 0.8, 0.7])
+    wanted = [(0.0, 0.1, 0.1, 0.2)] * 2
+    torch.testing.assert_close(found[:, 2:], torch.tensor(wanted), rtol=0, atol=1e-5)

@@ -73,6 +73,13 @@ def test_missing_fields():
         (GOOD.replace("<width>200", "<width>none"), "no size in pixels"),
         (GOOD.replace("</object>", ""), "not well-formed XML: mismatched tag"),
         ("", "not well-formed XML"),
+        (
+            '<?xml version="1.0" encoding="foo"?><annotation/>',
+            "not well-formed XML: unknown encoding",
+        ),
+        (GOOD.replace("<width>200", "<width>" + 5000 * "9"), "no size in pixels: 999"),
+        (GOOD.replace("<xmin>1<", "<xmin>1\n2<"), "without the four numbers of a box: 1 2, 11"),
+        (GOOD.replace("dog", 1000 * "dragon"), "unknown class 'dragon"),
         (BOMB, "declares a document type or entities"),
         (EXTERNAL, "declares a document type or entities"),
         ("<annotation>" + " " * (1 << 20), "at most 1048576 bytes"),
@@ -86,6 +93,7 @@ def test_bad_annotations_are_named_in_a_sentence(text, reason):
     assert message.startswith("some/file.xml ")
     assert reason in message
     assert "\n" not in message
+    assert len(message) < 400
     assert time.process_time() - began < 1.0
 
 

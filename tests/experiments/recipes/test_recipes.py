@@ -216,6 +216,7 @@ def test_small_keeps_the_share_of_the_warm_up():
         ("cifar100-resnet50-sgd", "did you mean 'cifar100-resnet50-sgdm'"),
         ("cifar100-resnet50-sgdm-arctan-0.1-20", "cifar100-resnet50-sgdm-arctan-0.1-20@update"),
         ("small-digits", "unknown recipe 'small-digits'; "),
+        ("ssd300-voc-small", "did you mean 'small-voc-ssd300-sgdm'"),
         ("???", "gaf train --list"),
     ],
 )

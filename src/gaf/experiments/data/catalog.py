@@ -203,7 +203,7 @@ IMAGENETTE = FolderDataset(
     counts={"train": 9_469, "test": 3_925},
 )
 
-_VOC = "https://thor.robots.ox.ac.uk/pascal/VOC"  # it has no https; the checksums guard what comes
+_VOC = "https://thor.robots.ox.ac.uk/pascal/VOC"
 
 
 def _lists(**splits: str) -> dict[str, tuple[str, ...]]:

@@ -24,6 +24,8 @@ NUMBERS = (
 LONGEST = (
     16  # times the shorter side: what lies beyond is cut off before a validation image is resized
 )
+# What photographs come in. Pillow would read more, and run Ghostscript for PostScript that is called .jpg.
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 SHORT_SIDE = 256 / 224  # of a validation image, before its centre is cut out
 
 
@@ -35,7 +37,7 @@ def decode(path: Path) -> Image.Image:
     """
     with warnings.catch_warnings():  # such as damaged EXIF, which is not looked at
         warnings.simplefilter("ignore")
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             return to_rgb(image)
 
 

@@ -107,7 +107,7 @@ def parse(content: bytes, path: Path, image: Path) -> Annotation:
         name = (each.findtext("name") or "").strip()
         if name not in NUMBER:
             raise DamagedFile(
-                f"{path} has an object of the unknown class {name!r}; VOC has {_classes()}"
+                f"{path} has an object of the unknown class {_short(name)!r}; VOC has {_classes()}"
             )
         found.labels.append(NUMBER[name])
         found.boxes.append(_box(each, name, size, path))
@@ -131,17 +131,26 @@ def _tree(content: bytes, path: Path) -> Element:
     parser.CharacterDataHandler = builder.data
     try:
         parser.Parse(content, True)
-    except expat.ExpatError as error:
-        raise DamagedFile(f"{path} is not well-formed XML: {error}") from None
+    except DamagedFile:
+        raise
+    except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: odd encodings
+        raise DamagedFile(f"{path} is not well-formed XML: {_short(error)}") from None
     return builder.close()
+
+
+def _short(text: object) -> str:
+    """On one line, and no longer than a line: whatever stands in a file."""
+    words = " ".join(str(text).split())
+    return words if len(words) <= 60 else f"{words[:60]}..."
 
 
 def _size(root: Element, path: Path, image: Path) -> tuple[int, int]:
     if root.find("size") is None:
         return size_of(image)
     found = [(root.findtext(f"size/{side}") or "").strip() for side in ("width", "height")]
-    if not all(each.isdecimal() and 0 < int(each) < 1 << 16 for each in found):
-        raise DamagedFile(f"{path} gives the image no size in pixels: {' x '.join(found)}")
+    if not all(each.isdecimal() and len(each) <= 5 and int(each) > 0 for each in found):
+        texts = " x ".join(map(_short, found))
+        raise DamagedFile(f"{path} gives the image no size in pixels: {texts}")
     return int(found[0]), int(found[1])
 
 
@@ -149,8 +158,10 @@ def size_of(image: Path) -> tuple[int, int]:
     """Width and height of an image, from its beginning."""
     from PIL import Image
 
+    from gaf.experiments.data.photos import FORMATS
+
     try:
-        with Image.open(image) as opened:
+        with Image.open(image, formats=FORMATS) as opened:
             return opened.size
     except Exception as error:  # a decoder can fail in any way on a damaged file
         raise DamagedFile(f"{image} is no image that can be read: {type(error).__name__}") from None
@@ -162,12 +173,13 @@ def _box(element: Element, name: str, size: tuple[int, int], path: Path) -> tupl
         left, top, right, bottom = map(float, texts)
     except ValueError:
         raise DamagedFile(
-            f"{path} has a {name} without the four numbers of a box: {', '.join(texts)}"
+            f"{path} has a {name} without the four numbers of a box: {', '.join(map(_short, texts))}"
         ) from None
     width, height = size
     if not (1 <= left <= right <= width and 1 <= top <= bottom <= height):
+        box = ", ".join(map(_short, texts))
         raise DamagedFile(
-            f"{path} has a {name} outside its image: box {', '.join(texts)} in {width} x {height} pixels"
+            f"{path} has a {name} outside its image: box {box} in {width} x {height} pixels"
         )
     return (left - 1) / width, (top - 1) / height, right / width, bottom / height
 

@@ -47,17 +47,19 @@ def detect(logits: Tensor, numbers: Tensor, defaults: Tensor) -> Tensor:
         defaults: the default boxes in centre form, [P, 4].
     """
     scores = logits.float().softmax(dim=-1)[..., 1:].transpose(1, 2)  # [B, classes, P]
-    boxes = decode(numbers.float(), defaults).clamp(0, 1)
+    boxes = decode(numbers.float(), defaults)
     most = min(CANDIDATES, scores.shape[-1])
     score, place = scores.topk(most, dim=-1)
     rows = torch.arange(len(boxes), device=boxes.device)[:, None, None]
     candidates = boxes[rows, place]  # [B, classes, 200, 4]
-    kept = suppress(candidates, score > CERTAIN)
+    cut = candidates.clamp(0, 1)
+    inside = (cut[..., 2:] > cut[..., :2]).all(dim=-1)
+    kept = suppress(
+        candidates, (score > CERTAIN) & inside
+    )  # whole boxes: the cut ones overlap more
     score = torch.where(kept, score, 0.0)
     label = torch.arange(score.shape[1], device=score.device)[:, None].expand_as(score)
-    every = torch.cat((label[..., None].float(), score[..., None], candidates), dim=-1).flatten(
-        1, 2
-    )
+    every = torch.cat((label[..., None].float(), score[..., None], cut), dim=-1).flatten(1, 2)
     best = every[..., 1].topk(min(KEPT, every.shape[1]), dim=1)
     found = every.gather(1, best.indices[..., None].expand(-1, -1, 6))
     nothing = found.new_tensor([-1.0, 0, 0, 0, 0, 0])

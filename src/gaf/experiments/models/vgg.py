@@ -67,10 +67,12 @@ def load(base: nn.Module, path: str) -> None:
                     weight, bias = _fewer(weight, layer.weight.shape), bias[::4]
                 elif reduced and name == "0":
                     weight = weight * (torch.tensor(STD) * PEAK).view(1, 3, 1, 1)
-                layer.weight.copy_(weight)
                 assert layer.bias is not None
-                layer.bias.copy_(bias)
-            except (KeyError, RuntimeError) as error:
+                for own, read in ((layer.weight, weight), (layer.bias, bias)):
+                    if own.shape != read.shape:  # copy_ would spread a single number over all
+                        raise RuntimeError(f"its shape is {list(read.shape)}")
+                    own.copy_(read)
+            except (KeyError, IndexError, RuntimeError) as error:
                 reason = str(error).partition("\n")[0]
                 raise ValueError(
                     f"{path} does not hold VGG-16: {name} does not fit: {reason}"

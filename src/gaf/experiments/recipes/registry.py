@@ -42,6 +42,10 @@ def groups() -> dict[str, list[Recipe]]:
 
 
 def _hint(name: str) -> str:
+    words = set(name.split("-"))
+    for each in _recipes():  # the same words in another order
+        if words <= set(each.split("-")):
+            return f"; did you mean {each!r}?"
     hint = did_you_mean(name, _recipes())
     if hint.startswith("; did you mean"):
         return hint

@@ -105,6 +105,9 @@ STATEMENTS: tuple[Statement, ...] = (
             "Its assumptions exclude every quadratic, the paper's own Figure 1 among them: there "
             "arctan(0.1, 20) takes ζ from 5 to 1.6 × 10³. What improves is the anisotropy of the field, "
             "which is another measure.",
+            "As printed, with no assumption on the activated gradient between ε₀ and ε₂, it is false: with "
+            "the slopes 1 up to |g| = 0.04, 90 up to 0.05, 1 up to 0.12 and 100 up to 0.2, arctan(0.1, 20) "
+            "takes ζ from 100 to 371.",
         ),
         curvature.ASSUMED[3],
         STAIRCASES,
@@ -116,7 +119,8 @@ STATEMENTS: tuple[Statement, ...] = (
         "SGD converges faster with f",
         "Under the assumptions of Theorem 3 and Assumption 6 on the noise, with η = μ/(ℓM_G), E[L(w_k) "
         "− L*] converges faster with f for k = 2, 3, ...",
-        "The upper bound on E[L(w_k) − L*] is lower with f, provided that the noise constants and the "
+        "Where ζ^G < ζ and c^G > c, as Theorems 2 and 3 conclude, the upper bound on E[L(w_k) − L*] is lower "
+        "with f, provided that the noise constants and the "
         "first gap are the same and the first gap is not below the noise floor. With f it is a bound on "
         "the equivalent loss.",
         (
@@ -152,15 +156,15 @@ STATEMENTS: tuple[Statement, ...] = (
         "For Arctan with αβ > 1, while gradients are below ε₃, |w_{k+δ} − w_k| is larger with f: it "
         "escapes faster.",
         "While gradients of plain descent are below the crossover, each unstable coordinate of a "
-        "separable saddle has travelled at least as far with f, at every step. The time to leave a ball "
-        "can still be longer.",
+        "separable saddle along which |g| grows with the distance has travelled at least as far with f, "
+        "at every step. The time to leave a ball can still be longer.",
         (
             "The proof asks for β > 1; it is αβ > 1 that enlarges.",
             "Its sums run along two trajectories, of which it compares the gradients as if they were at "
             "the same points, and to the index δ in place of k + δ.",
             "It says nothing of the sign: a stable coordinate can overshoot and come back.",
         ),
-        (saddle.STEEP, saddle.UNSTABLE, saddle.BELOW, saddle.SEPARABLE),
+        (saddle.STEEP, saddle.UNSTABLE, saddle.GROWING, saddle.BELOW, saddle.SEPARABLE),
         "For each of 15 functions 1,000 starts on coordinates g = −a w^(p−1), p = 2 or 4, random a and "
         "η, up to 200 steps. The time to leave a ball is measured apart.",
         checks.theorem_6,

@@ -110,7 +110,9 @@ def _runs(seed: int) -> Table:
         "SGD against its bound, on a loss inside Theorem 3",
         ("step", "mean gap", "its bound", "mean gap of the equivalent loss with f", "its bound"),
         tuple(rows),
-        "2,000 runs with η = μ/(ℓM_G), noise 0.01 + |g|. The two gaps are of two losses.",
+        "2,000 runs with η = μ/(ℓM_G). The noise, 0.01 + the size of the field, is added after f, as "
+        "Theorem 4 assumes; in training f acts on the noisy gradient, see the next table. The two gaps are "
+        "of two losses with two step sizes and cannot be compared.",
     )
 
 
@@ -123,7 +125,8 @@ def _batches(seed: int) -> Table:
         "Mini-batches of 32 digits, logistic regression, arctan(0.1, 20)",
         ("step", "‖∇L‖", "variance with f / without", "‖E f(g) − f(∇L)‖ / ‖f(∇L)‖"),
         rows,
-        "Theorem 4 takes the first ratio to be 1, through M and M_V, and the second to be 0.",
+        "Theorem 4 takes M and M_V, which bound the variance, to be the same with f, and the last "
+        "column to be 0.",
     )
 
 
@@ -140,7 +143,8 @@ def theorem_5(seed: int) -> Findings:
     shown = {
         "Vanishing: the weights of a 12-layer sigmoid network, from input to output": (
             vanishing.vanishing(PRESET),
-            "f enlarges every layer by αβ = 2, and the first stays 10⁹ times below the last.",
+            "f enlarges every layer, by αβ = 2 where gradients are tiny and by less in the last; the first "
+            "stays some 10⁹ times below the last.",
         ),
         "Exploding: an RNN that reads digits eight times over": (
             vanishing.exploding(PRESET),
@@ -182,7 +186,7 @@ SLOWER_STABLE = "slower though its unstable coordinates were ahead, %"
 #: Why a function can be slower at a saddle, below its table.
 SLOWER = {
     "strict": "Slower with a GAF because the stable coordinates, which count for the distance, contract "
-    "faster too: there the unstable one was ahead in every case.",
+    "faster too: the last column says how often the unstable ones were ahead.",
     "monkey": "The loss is not separable: stable and unstable coordinates cannot be told apart.",
     "plateau": "Gradients fall with the cube of the distance; what enlarges them by 50, or scales each "
     "coordinate as Adam does, gets away.",
@@ -196,7 +200,7 @@ def _left(name: str, seed: int) -> Table:
     )
     columns = (
         "method",
-        "median steps",
+        "median steps, at most 500",
         "stuck, %",
         "slower than GD, %",
         SLOWER_STABLE,

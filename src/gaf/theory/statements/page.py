@@ -19,9 +19,18 @@ HEAD = """\
 Each statement of the paper's Sections III-A to III-C as something to run: what it assumes, what it
 claims, and a check. The *printed* reading is the paper's; the *sound* one is what holds. A check draws at
 least 10,000 random cases inside the assumptions and counts those in which the claim is false, then drops
-one assumption at a time and shows a case in which the claim fails without it, where there is one. G marks
-a constant of the activated gradient f(∇L), and the *crossover* is the g > 0 with f(g) = g, the paper's
-ε₃.
+one assumption at a time and shows a case in which the claim fails without it, where there is one: then the
+assumption is *needed*.
+
+| | |
+|---|---|
+| ε₃ | the crossover, the g > 0 with f(g) = g |
+| ε₀, ε₂ | gradients up to ε₀ are *low* (f' > 1), beyond ε₂ *high* (f(g) < g); the band is between them |
+| ℓ, c | the largest and the smallest slope of the gradient on a box; ζ = ℓ/c |
+| index n, ᴸ and ᴴ | of coordinate n, where its gradient is low or high |
+| G | of the activated gradient f(∇L) |
+| η, Δ₁ | the step size, and the gap L(w₁) − L* at the beginning |
+| μ, M, M_G | constants of the noise, in the paper's Assumption 6 |
 
 ```bash
 gaf theory                              # the table below, in under a minute
@@ -40,13 +49,13 @@ APPLIES = """\
 
 In what share of {settings} settings (function, ε₀, ε₂) each assumption holds on problems people meet. The
 functions are the paper's presets, and functions whose crossover lies within the gradients of the problem;
-ε₀ is where f' > 1 and ε₂ beyond the crossover. Where a loss is not separable the others are looked at by
-coordinate, and a share is an upper limit.
+ε₀ is where f' > 1 and ε₂ beyond the crossover. Where a loss is not separable the other rows are estimates by
+coordinate, at the points named below; that not all assumptions hold follows from the first row alone.
 """
 
 WHERE = """\
-Do not quote Theorems 1 to 4 for a quadratic, for logistic regression or for a network: all assumptions
-hold in none of these settings. Looked at were {where}.
+Do not quote Theorems 1 to 4 for a quadratic, for logistic regression or for a network: in none of
+these settings do all assumptions hold. Looked at were {where}.
 """
 
 OWN = """\

@@ -7,7 +7,7 @@ from gaf.theory.statements.data import Cell, Findings, Part, Statement
 from gaf.theory.trials import Count, Dropped
 
 SUMMARY = (
-    *("statement", "what is checked", "cases", "violations", "as printed", "violations"),
+    *("statement", "what is checked", "cases", "violations", "as printed", "violations as printed"),
     *("assumptions needed", "all hold in practice"),
 )
 
@@ -41,13 +41,15 @@ def needed(part: Part) -> str:
 
 
 def practice_in_short(rows: tuple[Practice, ...]) -> str:
-    """The largest share, and where it is; a quadratic is never inside."""
+    """The largest share, and where it is."""
     if not rows:
         return ""
     best = max(rows, key=lambda row: row.every)
     if not best.every:
         return f"never, on {len(rows)} problems"
-    return f"at most {percent(best.every)} ({best.problem}), on quadratics never"
+    quadratics = [row.every for row in rows if "quadratic" in row.problem]
+    never = ", on quadratics never" if quadratics and not any(quadratics) else ""
+    return f"at most {percent(best.every)} ({best.problem}){never}"
 
 
 def percent(share: float | None) -> str:
