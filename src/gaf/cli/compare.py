@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gaf.cli.failing import said_in_a_sentence
+from gaf.cli.failing import ends_well, said_in_a_sentence
 from gaf.cli.report import WIDTH
 from gaf.cli.train import OWN_TASK
 
@@ -108,30 +107,19 @@ def _compare(
     command: Sequence[str],
 ) -> int:
     from gaf.experiments import compare, pool
-    from gaf.experiments.engine.files import DiskFull, plain
-    from gaf.experiments.grid import Stopped
+    from gaf.experiments.engine.files import plain
     from gaf.experiments.live import LiveTable
 
     for plan, folder in zip(plans, folders, strict=True):
         compare.check_folder(folder, plan)
     base = plans[0].base
     found: list[Comparison] = []
-    try:
+    with ends_well(command, *folders):
         log = folders[0] / compare.RUNS / pool.LOG
         with pool.Pool(workers or pool.slots(base), log, pool.gpus(base)) as processes:
             for plan, folder in zip(plans, folders, strict=True):
                 watch = LiveTable(Console(stderr=True))
                 found.append(compare.compare(plan, folder, processes, watch, command))
-    except Stopped as stopped:
-        print(f"gaf: {stopped}; go on with: {shlex.join(command)}", file=sys.stderr)
-        return 128 + stopped.number
-    except DiskFull as full:
-        print(f"gaf: {full}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        if not str(error.filename).startswith(tuple(map(str, folders))):
-            raise
-        raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
     pages = [_page(each, folder) for each, folder in zip(found, folders, strict=True)]
     if as_json:
         content = [plain(each.model_dump()) for each in found]

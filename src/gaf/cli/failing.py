@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
@@ -29,6 +32,30 @@ def said_in_a_sentence() -> Iterator[None]:
         if not _said_by_us(error):
             raise
         raise typer.TyperException(str(error)) from None
+
+
+@contextmanager
+def ends_well(command: Sequence[str], *folders: Path) -> Iterator[None]:
+    """Turn the ends that a grid of runs in some folders can have into a line and an exit status.
+
+    Stopped by a signal: 128 + its number, and the command that goes on. A full disk: 1. A folder that
+    cannot be written: a sentence.
+    """
+    from gaf.experiments.engine.files import DiskFull
+    from gaf.experiments.grid import Stopped
+
+    try:
+        yield
+    except Stopped as stopped:
+        print(f"gaf: {stopped}; go on with: {shlex.join(command)}", file=sys.stderr)
+        raise typer.Exit(128 + stopped.number) from None
+    except DiskFull as full:
+        print(f"gaf: {full}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    except OSError as error:
+        if not str(error.filename).startswith(tuple(map(str, folders))):
+            raise
+        raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
 
 
 def _said_by_us(error: ValueError) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gaf.cli.failing import said_in_a_sentence
+from gaf.cli.failing import ends_well, said_in_a_sentence
 
 if TYPE_CHECKING:
     from gaf.experiments.live import LiveTable
@@ -147,7 +146,7 @@ def _table(
     as_json: bool,
     command: Sequence[str],
 ) -> int:
-    from gaf.experiments.engine.files import DiskFull, plain
+    from gaf.experiments.engine.files import plain
     from gaf.experiments.grid import Stopped
     from gaf.experiments.table import fill, found
     from gaf.reports.table_page import write_all
@@ -155,20 +154,13 @@ def _table(
     fill.check_folder(folder, plan)
     if on is On.here:
         _check_data(plan)
-    try:
-        with _executor(plan, folder / fill.RUNS, on, address, workers) as executor:
-            filled = fill.fill(plan, folder, executor, _watch(plan), command)
-    except Stopped as stopped:
-        write_all(found.read(folder), folder)
-        print(f"gaf: {stopped}; go on with: {shlex.join(command)}", file=sys.stderr)
-        return 128 + stopped.number
-    except DiskFull as full:
-        print(f"gaf: {full}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        if not str(error.filename).startswith(str(folder)):
+    with ends_well(command, folder):
+        try:
+            with _executor(plan, folder / fill.RUNS, on, address, workers) as executor:
+                filled = fill.fill(plan, folder, executor, _watch(plan), command)
+        except Stopped:
+            write_all(found.read(folder), folder)
             raise
-        raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
     files = write_all(filled, folder)
     if as_json:
         print(json.dumps(plain(filled.model_dump())))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from gaf.cli.failing import said_in_a_sentence
+from gaf.cli.failing import ends_well, said_in_a_sentence
 from gaf.cli.train import OWN_TASK
 
 if TYPE_CHECKING:
@@ -100,8 +99,7 @@ def _tune(
     command: list[str],
 ) -> int:
     from gaf.experiments import pool
-    from gaf.experiments.engine.files import DiskFull, plain
-    from gaf.experiments.grid import Stopped
+    from gaf.experiments.engine.files import plain
     from gaf.experiments.live import LiveTable
     from gaf.reports.tune_page import write_page
     from gaf.tuning.record import record
@@ -119,28 +117,18 @@ def _tune(
         return LiveTable(console)
 
     slots = workers or pool.slots(config.model_copy(update={"threads": config.threads or 1}))
-    try:
-        with pool.Pool(slots, folder / RUNS / pool.LOG, pool.gpus(config)) as processes:
-            done = tune(
-                config,
-                folder,
-                processes,
-                spend=spend,
-                slots=slots,
-                watch=watch,
-                told=told,
-                command=command,
-            )
-    except Stopped as stopped:
-        print(f"gaf: {stopped}; go on with: {shlex.join(command)}", file=sys.stderr)
-        return 128 + stopped.number
-    except DiskFull as full:
-        print(f"gaf: {full}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        if not str(error.filename).startswith(str(folder)):
-            raise
-        raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
+    log = folder / RUNS / pool.LOG
+    with ends_well(command, folder), pool.Pool(slots, log, pool.gpus(config)) as processes:
+        done = tune(
+            config,
+            folder,
+            processes,
+            spend=spend,
+            slots=slots,
+            watch=watch,
+            told=told,
+            command=command,
+        )
     found = plain(record(done))
     page = write_page(found, folder)
     if as_json:

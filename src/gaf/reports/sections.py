@@ -75,22 +75,11 @@ def _class(row: Row) -> str:
 def results(comparison: Comparison) -> Html:
     """The table; a click on a heading sorts it."""
     found = columns(comparison)
-    heads = (
-        tag(
-            "th",
-            tag("button", column.title, type="button", title=column.about),
-            scope="col",
-            aria_sort="none",
-            data_numeric="yes" if column.value else "no",
-            class_=None if column.value else "text",
-        )
-        for column in found
-    )
     reach = _reach(row.vs_baseline for row in comparison.rows)
     body = (tag("tr", *(_cell(column, row, reach) for column in found)) for row in comparison.rows)
     table = tag(
         "table",
-        tag("thead", tag("tr", *heads)),
+        sortable_head(found),
         tag("tbody", *body),
         class_="sortable results",
     )
@@ -102,6 +91,22 @@ def results(comparison: Comparison) -> Html:
             tag("details", tag("summary", "What the columns mean"), explained),
         ]
     )
+
+
+def sortable_head(found: Iterable[Any]) -> Html:
+    """The headings of columns, with buttons that sort by them."""
+    heads = (
+        tag(
+            "th",
+            tag("button", column.title, type="button", title=column.about),
+            scope="col",
+            aria_sort="none",
+            data_numeric="yes" if column.value else "no",
+            class_=None if column.value else "text",
+        )
+        for column in found
+    )
+    return tag("thead", tag("tr", *heads))
 
 
 def _cell(column: Column, row: Row, reach: float) -> Html:

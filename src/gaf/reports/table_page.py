@@ -141,17 +141,6 @@ def _cell(line: Line | None) -> Html:
 def _lines(table: Filled) -> Html:
     """The long form; a click on a heading sorts it."""
     found = columns(table)
-    heads = (
-        tag(
-            "th",
-            tag("button", column.title, type="button", title=column.about),
-            scope="col",
-            aria_sort="none",
-            data_numeric="yes" if column.value else "no",
-            class_=None if column.value else "text",
-        )
-        for column in found
-    )
     ends = [
         max(abs(each.low), abs(each.high))
         for line in table.lines
@@ -161,7 +150,7 @@ def _lines(table: Filled) -> Html:
     reach = max(ends, default=0.0) or 1.0
     body = (tag("tr", *(_entry(column, line, reach) for column in found)) for line in table.lines)
     made = tag(
-        "table", tag("thead", tag("tr", *heads)), tag("tbody", *body), class_="sortable results"
+        "table", sections.sortable_head(found), tag("tbody", *body), class_="sortable results"
     )
     notes = (tag("li", f"{column.title}: {column.about}") for column in found)
     explained = tag("ul", *notes, class_="about")

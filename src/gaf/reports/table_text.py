@@ -9,14 +9,13 @@ from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from gaf.experiments.comparison import Difference
 from gaf.experiments.table.found import Filled, Line, Scores
 from gaf.reports.table_columns import Column, columns
-from gaf.reports.tables import COLOURS, LATEX, MARKDOWN, one_line
+from gaf.reports.tables import COLOURS, LATEX, MARKDOWN, fitted, one_line
 
 # What a narrow terminal goes without, in this order.
 LEAST = ("paper top5", "top5", "verdict", "paper's gain", "control")
@@ -29,19 +28,7 @@ class Terminal:
         self.table = table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        found, wide = list(columns(self.table)), True
-        least = [title for title in LEAST if title in (column.title for column in found)]
-        left_out: list[str] = []
-        while True:
-            shown = self._table(found, wide)
-            needed = Measurement.get(console, options.update(max_width=10_000), shown).maximum
-            if needed <= options.max_width or not (wide or least):
-                break
-            if wide:
-                wide = False
-            else:
-                left_out.append(least.pop(0))
-                found = [column for column in found if column.title not in left_out]
+        shown, wide, left_out = fitted(console, options, columns(self.table), LEAST, self._table)
         yield shown
         missing = [*(["intervals"] if not wide and len(self.table.seeds) > 1 else []), *left_out]
         if missing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rich import box
@@ -50,19 +51,7 @@ class Terminal:
         self.comparison = comparison
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        found, wide = list(columns(self.comparison)), True
-        least = [title for title in LEAST if title in (column.title for column in found)]
-        left_out: list[str] = []
-        while True:
-            table = self._table(found, wide)
-            needed = Measurement.get(console, options.update(max_width=10_000), table).maximum
-            if needed <= options.max_width or not (wide or least):
-                break
-            if wide:
-                wide = False
-            else:
-                left_out.append(least.pop(0))
-                found = [column for column in found if column.title not in left_out]
+        table, _, left_out = fitted(console, options, columns(self.comparison), LEAST, self._table)
         yield table
         if left_out:
             yield Text(f"No room for: {', '.join(left_out)}.", style="dim")
@@ -84,6 +73,32 @@ class Terminal:
         text = column.entry(row) if wide else f"{column.text(row)}\n{column.note(row)}".rstrip()
         style = COLOURS.get(row.verdict, "") if column.title == "verdict" else ""
         return Text("\n".join(map(one_line, text.split("\n"))), style)
+
+
+def fitted(
+    console: Console,
+    options: ConsoleOptions,
+    found: Sequence[Any],
+    least: Iterable[str],
+    draw: Callable[[list[Any], bool], Table],
+) -> tuple[Table, bool, list[str]]:
+    """A table that fits: in full, else drawn narrow, else also without the least important columns.
+
+    Returns:
+        The table, whether it is in full, and the titles that were left out.
+    """
+    columns, wide, left_out = list(found), True, []
+    least = [title for title in least if title in (column.title for column in columns)]
+    while True:
+        table = draw(columns, wide)
+        needed = Measurement.get(console, options.update(max_width=10_000), table).maximum
+        if needed <= options.max_width or not (wide or least):
+            return table, wide, left_out
+        if wide:
+            wide = False
+        else:
+            left_out.append(least.pop(0))
+            columns = [column for column in columns if column.title not in left_out]
 
 
 def markdown(comparison: Comparison) -> str:
