@@ -1,13 +1,14 @@
 """`gaf tune` as people run it, on a task that takes no time."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 import gaf
 from gaf.cli import tune as command
 from gaf.cli.app import run
-from gaf.experiments import pool
+from gaf.experiments import comparison, pool
 from gaf.reports.page import PAGE
 from tests.experiments.engine.tiny import KIND
 from tests.experiments.grid_tasks import HerePool
@@ -50,7 +51,8 @@ def test_bad_input_is_one_sentence_and_exit_status_2(tune, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("")
     calls = {
-        ("digits-cnn-sgdm", "--task", KIND): "not both",
+        ("--settings", "adam"): "add --check",
+        ("--check", 3, "--settings", "adma"): "did you mean",
         ("no-such-recipe",): "unknown recipe",
         ("--task", "nonsense"): "is not MODULE:FUNCTION",
         ("--budget", "much"): "a budget is like",
@@ -101,10 +103,14 @@ def test_it_tunes_explains_and_goes_on(tune, tmp_path):
     again = json.loads(out)
     assert [each["name"] for each in again["raced"]] == names
     assert again["cost"]["steps"] == cost["steps"]
-    status, out, _ = tune(*SMALL, "--out", "first")
+    status, out, _ = tune(*SMALL, "--out", "first", "--check", 2, "--settings", "adam(0.01)")
     assert status == 0
     assert f"of running all {cost['candidates']} candidates in full" in out
     assert found["verdict"].split()[0] in out
+    checked = comparison.read(tmp_path / "first" / "check")
+    assert checked.seeds == (0, 1)
+    assert {found["winner"]["name"], control, "adam(0.01)"} < {row.setting for row in checked.rows}
+    assert str(Path("first") / "check" / PAGE) in out
 
 
 def test_a_verdict_that_nothing_helps_has_no_line(capsys, tmp_path):

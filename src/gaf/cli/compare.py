@@ -14,11 +14,10 @@ from rich.text import Text
 
 from gaf.cli.failing import ends_well, said_in_a_sentence
 from gaf.cli.report import WIDTH
-from gaf.cli.train import OWN_TASK
+from gaf.cli.trained import trained
 
 if TYPE_CHECKING:
     from gaf.experiments.comparison import Comparison
-    from gaf.experiments.engine.config import RunConfig
     from gaf.experiments.plan import Plan
 
 
@@ -71,7 +70,10 @@ def _plans(
     from gaf.experiments.engine.overrides import override
     from gaf.experiments.settings import split
 
-    given = plan.digits() if name is None else [(_base(name), plan.SETTINGS)]
+    if name is None:
+        given = plan.digits()
+    else:
+        given = [(trained(None, name) if ":" in name else trained(name, None), plan.SETTINGS)]
     found = []
     for config, names in given:
         base = override(config, changes)
@@ -79,18 +81,6 @@ def _plans(
         count = range(base.seed, base.seed + (seeds or plan.SEEDS))
         found.append(plan.Plan(base, chosen, tuple(count)))
     return found
-
-
-def _base(name: str) -> RunConfig:
-    """A recipe, or plain settings for a task of the user's."""
-    from gaf.experiments import recipes
-    from gaf.experiments.engine.config import read
-    from gaf.experiments.tasks.load import import_maker
-
-    if ":" not in name:
-        return recipes.get(name)
-    import_maker(name)  # first: it may register functions that the settings name
-    return read({"name": name.partition(":")[2], **OWN_TASK, "task": {"kind": name}})
 
 
 def _folders(plans: Sequence[Plan], name: str | None, out: Path | None) -> list[Path]:

@@ -16,12 +16,11 @@ import typer
 from rich.console import Console
 
 from gaf.cli.failing import said_in_a_sentence
+from gaf.cli.trained import import_task, trained
 
 if TYPE_CHECKING:
     from gaf.experiments.engine.config import RunConfig
     from gaf.experiments.engine.run import Result
-
-OWN_TASK = {"epochs": 10, "optimizer": {"lr": 0.05, "momentum": 0.9}}  # where no recipe is named
 
 
 def train(
@@ -102,11 +101,9 @@ def _config(
     """The config that the arguments ask for."""
     from gaf.experiments.engine.folder import read_config
     from gaf.experiments.engine.overrides import override
-    from gaf.experiments.tasks.load import import_maker
 
     if task is not None:
-        _check_task(task)
-        import_maker(task)  # first: it may register functions that the config names
+        import_task(task)
     if resume is not None:
         if name is not None or seed is not None or out is not None:
             raise ValueError(
@@ -123,29 +120,8 @@ def _config(
         return override(config, changes)
     if name is None and task is None:
         raise ValueError("name a recipe (gaf train --list), or use --task or --resume")
-    config = _recipe(name, task)
+    config = trained(name, task)
     return override(config, changes if seed is None else [*changes, f"seed={seed}"])
-
-
-def _check_task(task: str) -> None:
-    module, colon, function = task.partition(":")
-    if not (module and colon and function):
-        raise ValueError(f"--task {task!r} is not MODULE:FUNCTION")
-
-
-def _recipe(name: str | None, task: str | None) -> RunConfig:
-    """A recipe, with the user's own task in the place of its own, or plain settings for that task."""
-    from gaf.experiments import recipes
-    from gaf.experiments.engine.config import read
-
-    if task is None:
-        return recipes.get(name or "")
-    own = task.partition(":")[2]
-    if name is None:
-        return read({"name": own, **OWN_TASK, "task": {"kind": task}})
-    # not under the recipe's name: its folder is for the recipe's own task
-    data = recipes.get(name).model_dump(mode="json")
-    return read({**data, "name": f"{own}-{name}", "task": {"kind": task}})
 
 
 def _train(config: RunConfig, folder: Path, as_json: bool) -> int:

@@ -13,8 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from gaf.cli.compare import show as show_comparison
 from gaf.cli.failing import ends_well, said_in_a_sentence
-from gaf.cli.train import OWN_TASK
+from gaf.cli.trained import trained
 
 if TYPE_CHECKING:
     from gaf.experiments.engine.config import RunConfig
@@ -47,6 +48,19 @@ def tune(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config; may repeat."),
     ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            "--check", min=0, help="Then train the winner in full on so many seeds of its own."
+        ),
+    ] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LIST",
+            help="Beside the winner in --check, such as 'adam(0.01), auto'; may repeat.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/tune-NAME.")
     ] = None,
@@ -67,26 +81,14 @@ def tune(
     with said_in_a_sentence():
         config = _config(name, task, changes or [])
         folder = out or Path("runs") / f"tune-{config.name}"
-        return _tune(config, folder, budget, workers, as_json, command)
+        return _tune(config, folder, budget, seeds, settings or [], workers, as_json, command)
 
 
 def _config(name: str | None, task: str | None, changes: list[str]) -> RunConfig:
-    from gaf.experiments import recipes
-    from gaf.experiments.engine.config import read
     from gaf.experiments.engine.overrides import override
-    from gaf.experiments.tasks.load import import_maker
     from gaf.tuning.cases import hard_case
 
-    if task is not None:
-        if name is not None:
-            raise ValueError("name a recipe or a --task, not both")
-        module, colon, function = task.partition(":")
-        if not (module and colon and function):
-            raise ValueError(f"--task {task!r} is not MODULE:FUNCTION")
-        import_maker(task)  # first: it may register functions that the config names
-        base = read({"name": function, **OWN_TASK, "task": {"kind": task}})
-    else:
-        base = hard_case() if name is None else recipes.get(name)
+    base = hard_case() if name is None and task is None else trained(name, task)
     return override(base, changes)
 
 
@@ -94,6 +96,8 @@ def _tune(
     config: RunConfig,
     folder: Path,
     budget: str | None,
+    seeds: int,
+    beside: list[str],
     workers: int | None,
     as_json: bool,
     command: list[str],
@@ -101,11 +105,19 @@ def _tune(
     from gaf.experiments import pool
     from gaf.experiments.engine.files import plain
     from gaf.experiments.live import LiveTable
+    from gaf.experiments.settings import split
+    from gaf.reports.page import write_page as write_comparison
     from gaf.reports.tune_page import write_page
+    from gaf.tuning import check
     from gaf.tuning.record import record
     from gaf.tuning.tune import RUNS, Spend, check_folder, tune
 
     spend = Spend() if budget is None else Spend.parse(budget)
+    if beside and not seeds:
+        raise ValueError("--settings stand beside the winner in a check: add --check 10")
+    others = split(beside)
+    if seeds:
+        check.plan(config, others, seeds)  # a name that does not exist is refused before the race
     check_folder(folder)
     console = Console(stderr=True)
 
@@ -129,12 +141,20 @@ def _tune(
             told=told,
             command=command,
         )
-    found = plain(record(done))
-    page = write_page(found, folder)
+        found = plain(record(done))
+        page = write_page(found, folder)
+        checked = None
+        if seeds:
+            plan = check.plan(config, [done.found.winner.name, *others], seeds)
+            grid = watch(f"check, {done.found.winner.name} and others on {seeds} fresh seeds")
+            checked = check.check(plan, folder, processes, grid, command)
+    checked_page = write_comparison(checked, folder / check.CHECK) if checked else None
     if as_json:
-        print(json.dumps(found))
-    else:
-        show(found, page)
+        print(json.dumps({**found, "check": plain(checked.model_dump()) if checked else None}))
+        return 0
+    show(found, page)
+    if checked and checked_page:
+        show_comparison(checked, checked_page)
     return 0
 
 

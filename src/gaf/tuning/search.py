@@ -87,15 +87,7 @@ class Search:
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
-        plain, _ = settings.without_function(self.config)
-        self.base = plain.model_copy(
-            update={
-                "threads": plain.threads or 1,
-                "evaluate_every": 0,
-                "monitor_every": 0,
-                "checkpoint_every": AT_END,
-            }
-        )
+        self.base = bare(self.config)
 
     def baselines(self) -> list[Result]:
         """The baseline over the final's seeds, which also gives the curve near an optimum."""
@@ -208,6 +200,19 @@ class Search:
             return -value if self.higher_is_better else value
 
         return sorted(raced, key=key)
+
+
+def bare(config: RunConfig) -> RunConfig:
+    """A training without its function, and without what only somebody who watches it needs."""
+    plain, _ = settings.without_function(config)
+    return plain.model_copy(
+        update={
+            "threads": plain.threads or 1,
+            "evaluate_every": 0,
+            "monitor_every": 0,
+            "checkpoint_every": AT_END,
+        }
+    )
 
 
 class Neighbours:
