@@ -78,28 +78,39 @@ def test_default_boxes_are_the_published_ones():
 
 
 def by_hand(labels, truths, defaults):
-    """Matching of one image, as the paper reads: its best box for each object, and all above a half."""
+    """Matching of one image as SSD's authors do it: pair by pair, then all boxes above a half."""
     classes, owners = [0] * len(defaults), [None] * len(defaults)
     table = [[brute.iou(t, d) for d in defaults] for t in truths]
-    for p in range(len(defaults)):
-        best = max(range(len(truths)), key=lambda t: table[t][p], default=None)
-        if best is not None and table[best][p] >= 0.5:
-            classes[p], owners[p] = labels[best] + 1, best
-    for t, row in enumerate(table):
-        p = row.index(max(row))
-        classes[p], owners[p] = labels[t] + 1, t
+    left = set(range(len(truths)))
+    while left:
+        share, t, p = max(
+            ((table[t][p], -t, -p) for t in left for p, o in enumerate(owners) if o is None),
+            default=(0, 0, 0),
+        )
+        if not share:
+            break
+        owners[-p] = -t
+        left.remove(-t)
+    for p, owner in enumerate(owners):
+        best = max(range(len(truths)), key=lambda t, p=p: table[t][p], default=None)
+        if owner is None and best is not None and table[best][p] >= 0.5:
+            owners[p] = best
+    for p, owner in enumerate(owners):
+        classes[p] = 0 if owner is None else labels[owner] + 1
     return classes, owners
 
 
-def test_matching():
-    counts = (3, 0, 5)
-    labels = torch.full((3, 5), loss.NOTHING)
-    truths = torch.zeros(3, 5, 4)
+@pytest.mark.parametrize("seed", range(8))
+def test_matching(seed):
+    counts = (3, 0, 9)
+    labels = torch.full((3, 9), loss.NOTHING)
+    truths = torch.zeros(3, 9, 4, dtype=torch.float64)
     for row, count in enumerate(counts):
-        labels[row, :count] = torch.arange(count) * 3
-        truths[row, :count] = random_boxes(count, seed=row)
-    truths[2, 4] = truths[2, 3]  # two objects that want the same default box
-    few = boxes.to_centres(random_boxes(300, seed=9))  # on the grid some overlaps are equal
+        labels[row, :count] = torch.arange(count) * 2
+        truths[row, :count] = random_boxes(count, seed=10 * seed + row)
+    truths[2, 3:6] = truths[2, 2]  # four objects that want the same default box
+    # on the grid some overlaps are equal; of few boxes many are wanted twice
+    few = boxes.to_centres(random_boxes((12, 300)[seed % 2], seed=seed).double())
     found = loss.match(labels, truths, few)
     edges = boxes.to_edges(few).tolist()
     for row, count in enumerate(counts):
@@ -108,7 +119,19 @@ def test_matching():
         for p, owner in enumerate(owners):
             if owner is not None:
                 torch.testing.assert_close(found.boxes[row, p], truths[row, owner])
-        assert (found.classes[row] > 0).sum() >= min(count, 1)
+
+
+def test_each_object_has_a_box_of_its_own():
+    """A crowd in one place: all want the same default box, and none goes without."""
+    truths = random_boxes(1, 1, seed=4).expand(1, 20, 4)
+    found = loss.match(torch.arange(20)[None], truths, DEFAULTS)
+    assert set(found.classes.unique().tolist()) == set(range(21))
+
+
+def test_an_object_beyond_all_boxes_has_none():
+    truths = torch.tensor([[[0.3, 0.3, 0.3, 0.3], [0.1, 0.1, 0.5, 0.5]]])  # the first has no area
+    found = loss.match(torch.tensor([[4, 7]]), truths, DEFAULTS)
+    assert found.classes.unique().tolist() == [0, 8]
 
 
 def test_a_batch_without_objects():

@@ -41,25 +41,48 @@ class Losses(NamedTuple):
 def match(labels: Tensor, boxes: Tensor, defaults: Tensor) -> Matches:
     """Objects [B, M] and [B, M, 4] to default boxes in centre form [P, 4].
 
-    A default box answers for the object it overlaps most, if by half or more. Each object also gets the
-    default box that overlaps it most, however little; of two objects that want the same one, the later.
+    Each object gets a default box of its own, however little that overlaps it (:func:`own_boxes`). Every
+    other default box answers for the object it overlaps most, if by half or more.
     """
     rows, most = labels.shape
     if not most:
         classes = labels.new_full((rows, len(defaults)), BACKGROUND)
         return Matches(classes, boxes.new_zeros(rows, len(defaults), 4))
-    real = labels != NOTHING
     overlap = iou(boxes, to_edges(defaults))  # [B, M, P]
-    overlap.masked_fill_(~real[..., None], -1.0)
+    overlap.masked_fill_((labels == NOTHING)[..., None], -1.0)
     best, owner = overlap.max(dim=1)
-    favourite = overlap.max(dim=2).indices  # [B, M]
-    number = torch.arange(most, device=labels.device).expand(rows, -1)
-    forced = torch.full_like(owner, -1)
-    forced.scatter_reduce_(1, favourite, torch.where(real, number, -1), "amax")
-    owner = torch.where(forced >= 0, forced, owner)
-    positive = (best >= ENOUGH) | (forced >= 0)
+    own = own_boxes(overlap)
+    owner = torch.where(own >= 0, own, owner)
+    positive = (best >= ENOUGH) | (own >= 0)
     classes = torch.where(positive, labels.gather(1, owner) + 1, BACKGROUND)
     return Matches(classes, boxes.gather(1, owner[..., None].expand(-1, -1, 4)))
+
+
+def own_boxes(overlap: Tensor) -> Tensor:
+    """The object that each default box belongs to, -1 for none: [B, M, P] -> [B, P].
+
+    The bipartite matching of SSD's authors: of all pairs with an overlap the one with the most is taken, then
+    the most of the objects and boxes left, and so on; of equals the first. Here all objects ask at once for
+    the box they overlap most, a box takes the one that overlaps it most, and who was refused asks for their
+    next. As both sides rank pairs alike, this ends with the same pairs, mostly after one or two rounds.
+
+    Args:
+        overlap: not above 0 where there is no object; what was refused is set to 0 in it.
+    """
+    rows, most, count = overlap.shape
+    number = torch.arange(most, device=overlap.device).expand(rows, -1)
+    share, wish = overlap.max(dim=2)
+    while True:
+        asked = share.new_zeros(rows, count).scatter_reduce_(1, wish, share, "amax")
+        strongest = (share > 0) & (share == asked.gather(1, wish))
+        taker = wish.new_full((rows, count), most)
+        taker.scatter_reduce_(1, wish, torch.where(strongest, number, most), "amin")
+        refused = (share > 0) & (taker.gather(1, wish) != number)
+        if not refused.any():
+            return torch.where(taker < most, taker, -1)
+        row, thing = refused.nonzero(as_tuple=True)
+        overlap[row, thing, wish[row, thing]] = 0
+        share[row, thing], wish[row, thing] = overlap[row, thing].max(dim=1)
 
 
 def hard_negatives(background_loss: Tensor, positive: Tensor) -> Tensor:
