@@ -84,6 +84,21 @@ def test_a_damaged_dataset_is_exit_status_1(gaf, tmp_path):
     assert out.count("problem:") == 3
 
 
+def test_many_problems_are_counted(gaf, data_dir, tmp_path):
+    year = tmp_path / "VOCdevkit/VOC2007"
+    (year / "JPEGImages").mkdir(parents=True)
+    (year / "ImageSets/Main").mkdir(parents=True)
+    for name, count in (("trainval", 30), ("test", 5)):
+        lines = "".join(f"{name}-{i}\n" for i in range(count))
+        (year / f"ImageSets/Main/{name}.txt").write_text(lines)
+    status, out, _ = gaf("check", "voc2007", "--root", tmp_path)
+    assert status == 1
+    assert out.count("is missing") == 20
+    assert out.splitlines()[-1] == "  and 15 more problems: --json names them all"
+    _, out, _ = gaf("check", "voc2007", "--root", tmp_path, "--json")
+    assert len(json.loads(out)["problems"]) == 35
+
+
 def test_bad_input_is_one_sentence_and_exit_status_2(site, gaf, tmp_path):
     root = tmp_path / "root"
     evil = packed({"../evil": b"evil"})

@@ -22,6 +22,7 @@ from gaf.experiments.data.get import get
 from gaf.experiments.data.layouts import Dataset, default_root
 
 WIDTH = 150  # of tables that do not go to a terminal
+SHOWN = 20  # problems that a check prints
 DAMAGED = 1
 INTERRUPTED = 130
 
@@ -142,7 +143,10 @@ def _told(found: Findings) -> str:
     for file in found.files:
         judged = {True: "as published", False: "not the published one", None: "none is published"}
         lines.append(f"  {file.name}: {file.size} bytes, md5 {file.md5}, {judged[file.matches]}")
-    lines += [f"  problem: {each}" for each in found.problems]
+    lines += [f"  problem: {each}" for each in found.problems[:SHOWN]]
+    more = len(found.problems) - SHOWN
+    if more > 0:
+        lines.append(f"  and {more} more problems: --json names them all")
     return "\n".join(lines)
 
 

@@ -79,7 +79,7 @@ def test_default_boxes_are_the_published_ones():
 
 def by_hand(labels, truths, defaults):
     """Matching of one image as SSD's authors do it: pair by pair, then all boxes above a half."""
-    classes, owners = [0] * len(defaults), [None] * len(defaults)
+    owners: list[int | None] = [None] * len(defaults)
     table = [[brute.iou(t, d) for d in defaults] for t in truths]
     left = set(range(len(truths)))
     while left:
@@ -95,9 +95,7 @@ def by_hand(labels, truths, defaults):
         best = max(range(len(truths)), key=lambda t, p=p: table[t][p], default=None)
         if owner is None and best is not None and table[best][p] >= 0.5:
             owners[p] = best
-    for p, owner in enumerate(owners):
-        classes[p] = 0 if owner is None else labels[owner] + 1
-    return classes, owners
+    return [0 if owner is None else labels[owner] + 1 for owner in owners], owners
 
 
 @pytest.mark.parametrize("seed", range(8))

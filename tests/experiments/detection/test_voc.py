@@ -82,7 +82,8 @@ def test_missing_fields():
         (GOOD.replace("dog", 1000 * "dragon"), "unknown class 'dragon"),
         (BOMB, "declares a document type or entities"),
         (EXTERNAL, "declares a document type or entities"),
-        ("<annotation>" + " " * (1 << 20), "at most 1048576 bytes"),
+        (GOOD.replace("<xmin>1<", "<xmin>0.0<"), "outside its image"),
+        (GOOD.replace("<ymax>60", "<ymax>101"), "outside its image"),
     ],
 )
 def test_bad_annotations_are_named_in_a_sentence(text, reason):
@@ -95,6 +96,25 @@ def test_bad_annotations_are_named_in_a_sentence(text, reason):
     assert "\n" not in message
     assert len(message) < 400
     assert time.process_time() - began < 1.0
+
+
+def test_boxes_in_fractions_of_a_pixel():
+    """Some of VOC2012's are; what lies outside by less than a pixel is cut off."""
+    text = (
+        GOOD.format(more="").replace("<xmin>1<", "<xmin>0.6<").replace("200</xmax", "200.7</xmax")
+    )
+    assert parsed(text.replace("<ymin>11<", "<ymin>11.5<")).boxes == [(0.0, 0.105, 1.0, 0.6)]
+    line = GOOD.format(more="").replace("<ymax>60", "<ymax>11")
+    assert parsed(line).boxes == [(0.0, 0.1, 1.0, 0.11)]  # both ends are included: one pixel
+
+
+def test_text_that_is_not_utf_8():
+    declared = '<?xml version="1.0" encoding="ISO-8859-1"?><annotation><a>\xe9</a>'
+    text = declared + GOOD.format(more="").removeprefix("<annotation>")
+    assert len(voc.parse(text.encode("latin1"), Path("a.xml"), Path("a.jpg")).labels) == 1
+    undeclared = text.partition("?>")[2].encode("latin1")
+    with pytest.raises(DataError, match=r"^a.xml is not well-formed XML"):
+        voc.parse(undeclared, Path("a.xml"), Path("a.jpg"))
 
 
 @pytest.fixture
@@ -196,6 +216,62 @@ def test_a_missing_annotation(devkit):
         load("voc2007", "train", root=devkit)
 
 
+@pytest.mark.parametrize("kind", ["Annotations", "JPEGImages"])
+def test_a_link_in_a_circle(devkit, kind):
+    path = next((devkit / "VOCdevkit/VOC2007" / kind).glob("2007_000027.*"))
+    path.unlink()
+    path.symlink_to(path)
+    found = check(DATASETS["voc2007"], devkit, lambda *_: None, workers=0)
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith(str(path))
+
+
+def test_an_annotation_of_a_terabyte_is_not_read(devkit):
+    path = devkit / "VOCdevkit/VOC2007/Annotations/2007_000027.xml"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # of holes
+    with pytest.raises(DataError, match=r"2007_000027.xml is refused: .* at most 1048576 bytes"):
+        load("voc2007", "train", root=devkit)
+
+
+def test_a_year_without_images(devkit):
+    shutil.rmtree(devkit / "VOCdevkit/VOC2012/JPEGImages")
+    with pytest.raises(DataError, match=r"VOC2012/JPEGImages cannot be read: No such file"):
+        load("voc", "train", root=devkit)
+
+
+def test_images_without_objects(devkit):
+    for path in (devkit / "VOCdevkit/VOC2007/Annotations").iterdir():
+        text = path.read_text()
+        path.write_text(text[: text.index("<object>")] + "</annotation>")
+    source = load("voc2007", "train", root=devkit, workers=0)
+    (batch,) = source.batches([torch.arange(2)], seed=0, epoch=0, device=CPU)
+    assert batch.images.isfinite().all()
+    assert (batch.labels.shape, batch.boxes.shape) == ((2, 0), (2, 0, 4))
+
+
+def test_a_check_names_every_bad_file(devkit):
+    year = devkit / "VOCdevkit/VOC2007"
+    names = sorted(path.stem for path in (year / "JPEGImages").iterdir())
+    (year / "ImageSets/Main/trainval.txt").write_text("\n".join([*names, "gone", "lost"]))
+    (year / f"Annotations/{names[0]}.xml").write_text("<annotation>")
+    (year / f"JPEGImages/{names[1]}.jpg").write_bytes(b"")
+    shutil.copy(year / f"Annotations/{names[1]}.xml", year / f"Annotations/{names[2]}.xml")
+    found = check(DATASETS["voc2007"], devkit, lambda *_: None, workers=0)
+    train = found.problems[:5]
+    for name, reason in (
+        (names[0], "not well-formed"),
+        (names[1], "no image that can be read"),
+        (names[2], "its annotation says"),
+        ("gone", "is missing"),
+        ("lost", "is missing"),
+    ):
+        assert sum(name in each and reason in each for each in train) == 1, name
+    # one of them is the test image as well
+    assert [each for each in train if each in found.problems[5:]] == found.problems[5:]
+    assert found.splits[0].samples == 2  # whose annotations can be read
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_broken_image_ends_it(devkit, workers):
     path = first_image(devkit)
@@ -209,7 +285,8 @@ def test_a_broken_image_ends_it(devkit, workers):
 
 
 def test_an_image_of_another_size(devkit):
-    shutil.copy(sorted(first_image(devkit).parent.iterdir())[1], first_image(devkit))
+    other = sorted(first_image(devkit).parent.iterdir())[1].read_bytes()
+    first_image(devkit).write_bytes(other[:2000])  # its pixels are not looked at
     source = load("voc2007", "train", root=devkit, workers=0)
     with pytest.raises(
         DataError, match=r"2007_000027.jpg is 500 x 281 pixels, its annotation says 486 x 500"
@@ -217,12 +294,19 @@ def test_an_image_of_another_size(devkit):
         list(source.batches([torch.arange(2)], seed=0, epoch=0, device=CPU))
 
 
-@pytest.mark.parametrize("content", ["../../secret\n", "/etc/passwd", "", "a/b"])
-def test_a_bad_list(devkit, content):
-    (devkit / "VOCdevkit/VOC2007/ImageSets/Main/trainval.txt").write_text(content)
-    with pytest.raises(
-        DataError, match=r"trainval.txt lists (no image|'.*', which is no name of an image)"
-    ):
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        *((bad, "'.*', which is no name of an image") for bad in ("../../secret\n", "/etc/passwd")),
+        *((bad, "'.*', which is no name of an image") for bad in ("a/b", "\xe9", "\0" * 9999)),
+        ("", "no image"),
+        ("2007_000027\n2007_000032\n2007_000027\n", "2007_000027 more than once"),
+    ],
+)
+def test_a_bad_list(devkit, content, reason):
+    path = devkit / "VOCdevkit/VOC2007/ImageSets/Main/trainval.txt"
+    path.write_bytes(content.encode("latin1"))
+    with pytest.raises(DataError, match=rf"trainval.txt lists {reason}"):
         load("voc2007", "train", root=devkit)
 
 

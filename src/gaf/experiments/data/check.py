@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from gaf.experiments.data import voc
 from gaf.experiments.data.download import md5_of
 from gaf.experiments.data.errors import DataError
 from gaf.experiments.data.folder_source import BrokenImage, FolderSource
@@ -19,10 +20,9 @@ from gaf.experiments.data.layouts import (
     Dataset,
     FolderDataset,
     Layout,
-    Options,
     TensorDataset,
 )
-from gaf.experiments.data.voc_source import VocDataset
+from gaf.experiments.data.voc_source import VocDataset, VocSource
 
 Progress = Callable[[str, int, int], None]  # a split, images so far, images in all
 BATCH = 64
@@ -141,14 +141,16 @@ def _check_voc(
     progress: Progress,
     workers: int,
 ) -> None:
-    """All annotations, and that each image is there and has the size they say; the first bad file ends it."""
-    source = dataset.open(split, root, Options(augment=False, workers=workers))
-    published, classes = dataset.counts.get(split), len(source.listing.labels.unique())
+    """All annotations, and that each image is there, whole and of the size they say."""
+    listing = voc.scan(dataset.lists(split, root), problems=found.problems)
+    source = VocSource(dataset.name, listing, augment=False, workers=workers)
+    published, classes = dataset.counts.get(split), len(listing.labels.unique())
     found.splits.append(Split(split, len(source), published, classes))
     done = 0
-    batches = torch.arange(len(source)).split(BATCH)
-    for batch in source.batches(batches, seed=0, epoch=0, device=torch.device("cpu")):
-        done += len(batch.images)
+    batches = torch.arange(len(source)).split(BATCH) if len(source) else ()
+    for batch, problems in zip(batches, source.problems(batches), strict=True):
+        found.problems += problems
+        done += len(batch)
         progress(split, done, len(source))
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -35,10 +36,22 @@ def decode(path: Path) -> Image.Image:
     Grayscale is repeated, CMYK and palettes are converted, 16 bits are cut to 8, transparency is dropped, a
     rotation noted in EXIF is not applied: what torchvision does, except for 16 bits, which it clips to white.
     """
+    with _opened(path) as image:
+        return to_rgb(image)
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Width and height as the beginning of the file tells them; raises as :func:`decode` does."""
+    with _opened(path) as image:
+        return image.size
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
     with warnings.catch_warnings():  # such as damaged EXIF, which is not looked at
         warnings.simplefilter("ignore")
         with Image.open(path, formats=FORMATS) as image:
-            return to_rgb(image)
+            yield image
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

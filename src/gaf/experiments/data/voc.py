@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,30 +59,40 @@ class Listing:
         return slice(int(self.first[image]), int(self.first[image + 1]))
 
 
-def scan(lists: Sequence[Path], limit: int | None = None) -> Listing:
-    """The images of lists such as ``VOC2007/ImageSets/Main/trainval.txt``, at most ``limit`` of them."""
+def scan(
+    lists: Sequence[Path], limit: int | None = None, problems: list[str] | None = None
+) -> Listing:
+    """The images of lists such as ``VOC2007/ImageSets/Main/trainval.txt``, at most ``limit`` of them.
+
+    Args:
+        lists: where the names of the images stand.
+        limit: how many images, the first of the lists.
+        problems: gets a sentence about each bad image, which is left out; unset: the first is raised.
+    """
     digest = hashlib.sha256()
     listed = [(each.parents[2], name, each) for each in lists for name in _names(each, digest)]
     images, found = [], []
-    present: dict[Path, frozenset[str]] = {}
+    present = {year: _file_names(year / "JPEGImages") for year in {each[0] for each in listed}}
     for year, name, where in listed[:limit]:
-        image, annotation = (
-            year / "JPEGImages" / f"{name}.jpg",
-            year / "Annotations" / f"{name}.xml",
-        )
-        if year not in present:
-            present[year] = _file_names(image.parent)
-        if image.name not in present[year]:
-            raise DamagedFile(f"{image} is missing, though {where} lists it")
-        content, checksum = files.read(annotation)
-        digest.update(checksum.encode())
+        image = year / "JPEGImages" / f"{name}.jpg"
+        try:
+            if image.name not in present[year]:
+                raise DamagedFile(f"{image} is missing, though {where} lists it")
+            annotation = year / "Annotations" / f"{name}.xml"
+            content, checksum = files.read(annotation, LARGEST)
+            found.append(parse(content, annotation, image))
+        except DamagedFile as error:
+            if problems is None:
+                raise
+            problems.append(str(error))
+            continue
         images.append(image)
-        found.append(parse(content, annotation, image))
-    counts = torch.tensor([len(each.labels) for each in found])
+        digest.update(checksum.encode())
+    counts = torch.tensor([len(each.labels) for each in found], dtype=torch.int64)
     return Listing(
         images=tuple(images),
         sizes=torch.tensor([each.size for each in found]).view(-1, 2),
-        first=torch.cat((torch.zeros(1, dtype=torch.int64), counts.cumsum(0).long())),
+        first=torch.cat((torch.zeros(1, dtype=torch.int64), counts.cumsum(0))),
         labels=torch.tensor([x for each in found for x in each.labels], dtype=torch.int64),
         boxes=torch.tensor([x for each in found for x in each.boxes], dtype=torch.float32).view(
             -1, 4
@@ -121,8 +132,6 @@ def _tree(content: bytes, path: Path) -> Element:
             f"{path} is refused: it declares a document type or entities, VOC's files do not"
         )
 
-    if len(content) > LARGEST:
-        raise DamagedFile(f"{path} is refused: an annotation has at most {LARGEST} bytes")
     builder, parser = TreeBuilder(), expat.ParserCreate()
     parser.StartDoctypeDeclHandler = refuse
     parser.EntityDeclHandler = refuse
@@ -156,13 +165,10 @@ def _size(root: Element, path: Path, image: Path) -> tuple[int, int]:
 
 def size_of(image: Path) -> tuple[int, int]:
     """Width and height of an image, from its beginning."""
-    from PIL import Image
-
-    from gaf.experiments.data.photos import FORMATS
+    from gaf.experiments.data import photos
 
     try:
-        with Image.open(image, formats=FORMATS) as opened:
-            return opened.size
+        return photos.size(image)
     except Exception as error:  # a decoder can fail in any way on a damaged file
         raise DamagedFile(f"{image} is no image that can be read: {type(error).__name__}") from None
 
@@ -176,12 +182,14 @@ def _box(element: Element, name: str, size: tuple[int, int], path: Path) -> tupl
             f"{path} has a {name} without the four numbers of a box: {', '.join(map(_short, texts))}"
         ) from None
     width, height = size
-    if not (1 <= left <= right <= width and 1 <= top <= bottom <= height):
+    # Of the few boxes that VOC2012 gives in fractions of a pixel, one may lie by less than that outside.
+    if not (0 < left <= right < width + 1 and 0 < top <= bottom < height + 1):
         box = ", ".join(map(_short, texts))
         raise DamagedFile(
             f"{path} has a {name} outside its image: box {box} in {width} x {height} pixels"
         )
-    return (left - 1) / width, (top - 1) / height, right / width, bottom / height
+    edges = ((left - 1) / width, (top - 1) / height, right / width, bottom / height)
+    return tuple(min(max(edge, 0.0), 1.0) for edge in edges)
 
 
 def _names(path: Path, digest: hashlib._Hash) -> list[str]:
@@ -193,7 +201,10 @@ def _names(path: Path, digest: hashlib._Hash) -> list[str]:
     ]
     for word in words:
         if not IDENTIFIER.fullmatch(word):
-            raise DamagedFile(f"{path} lists {word!r}, which is no name of an image")
+            raise DamagedFile(f"{path} lists {_short(word)!r}, which is no name of an image")
+    twice = [word for word, count in Counter(words).items() if count > 1]
+    if twice:
+        raise DamagedFile(f"{path} lists {_short(twice[0])} more than once: each image counts once")
     if not words:
         raise DamagedFile(f"{path} lists no image")
     return words

@@ -44,7 +44,7 @@ class _Read(NamedTuple):
     images: Tensor  # uint8
     labels: Tensor
     boxes: Tensor
-    problem: str  # a sentence about an image that cannot be used
+    problems: list[str]  # a sentence about each image that cannot be used; there is no batch then
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,21 @@ class _Reader(TorchDataset[_Read]):
     epoch: int
 
     def __getitem__(self, index: list[int]) -> _Read:
-        try:
-            samples = [self._sample(each) for each in index]
-        except DamagedFile as error:
+        samples, problems = [], []
+        for each in index:
+            try:
+                samples.append(self._sample(each))
+            except DamagedFile as error:
+                problems.append(str(error))
+        if problems:
             nothing = torch.empty(0)
-            return _Read(nothing, nothing, nothing, str(error))
+            return _Read(nothing, nothing, nothing, problems)
         images, labels, boxes = zip(*samples, strict=True)
         return _Read(
             torch.stack(images),
             pad_sequence(list(labels), batch_first=True, padding_value=NOTHING),
             pad_sequence(list(boxes), batch_first=True),
-            "",
+            problems,
         )
 
     def _sample(self, index: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -89,17 +93,18 @@ class _Reader(TorchDataset[_Read]):
 
 
 def _decoded(path: Path, size: tuple[int, ...]) -> Image:
+    """The image, if it has the size that its annotation says: that is looked at before any pixel."""
     from gaf.experiments.data import photos
 
+    width, height = voc.size_of(path)
+    if (width, height) != size:
+        raise DamagedFile(
+            f"{path} is {width} x {height} pixels, its annotation says {size[0]} x {size[1]}"
+        )
     try:
-        image = photos.decode(path)
+        return photos.decode(path)
     except Exception as error:  # a decoder can fail in any way on a damaged file
         raise DamagedFile(f"{path} is broken ({type(error).__name__}): replace it") from None
-    if image.size != size:
-        raise DamagedFile(
-            f"{path} is {image.width} x {image.height} pixels, its annotation says {size[0]} x {size[1]}"
-        )
-    return image
 
 
 class VocSource:
@@ -134,11 +139,27 @@ class VocSource:
         self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
     ) -> Iterator[DetectionBatch]:
         """A batch for each tensor of indices, normalised on the device."""
+        scale, shift = scale_and_shift(MEAN, STD, PEAK, device)
+        reader = _Reader(self.listing, self.augment, seed, epoch)
+        for images, labels, boxes, problems in self._read(reader, indices, device):
+            if problems:
+                raise DamagedFile(problems[0])
+            inputs = images.to(device, non_blocking=True).float().mul_(scale).add_(shift)
+            yield DetectionBatch(inputs, labels.to(device), boxes.to(device))
+
+    def problems(self, indices: Sequence[Tensor]) -> Iterator[list[str]]:
+        """For each tensor of indices a sentence about every image in it that cannot be used."""
+        reader = _Reader(self.listing, augment=False, seed=0, epoch=0)
+        for each in self._read(reader, indices, torch.device("cpu")):
+            yield each.problems
+
+    def _read(
+        self, reader: _Reader, indices: Sequence[Tensor], device: torch.device
+    ) -> Iterator[_Read]:
         from gaf.experiments.data import photos  # noqa: F401 - without Pillow this fails here, not in a worker
 
-        scale, shift = scale_and_shift(MEAN, STD, PEAK, device)
         loader: DataLoader[_Read] = DataLoader(
-            _Reader(self.listing, self.augment, seed, epoch),
+            reader,
             sampler=[each.tolist() for each in indices],
             batch_size=None,
             num_workers=min(self.workers, len(indices)),
@@ -146,11 +167,7 @@ class VocSource:
             pin_memory=device.type == "cuda",
             worker_init_fn=workers.begin,
         )
-        for images, labels, boxes, problem in workers.start(loader):
-            if problem:
-                raise DamagedFile(problem)
-            inputs = images.to(device, non_blocking=True).float().mul_(scale).add_(shift)
-            yield DetectionBatch(inputs, labels.to(device), boxes.to(device))
+        return workers.start(loader)
 
 
 @dataclass(frozen=True)
@@ -162,13 +179,17 @@ class VocDataset(Dataset):
             raise DataError(
                 f"SSD300 sees the images of {self.name} at {SIZE} pixels: leave size unset"
             )
-        layout, folder = self.place(root)
         return VocSource(
             self.name,
-            voc.scan(layout.paths(folder, split), options.limit),
+            voc.scan(self.lists(split, root), options.limit),
             augment=split == "train" if options.augment is None else options.augment,
             workers=options.workers,
         )
+
+    def lists(self, split: str, root: Path) -> list[Path]:
+        """The files that list the images of a split."""
+        layout, folder = self.place(root)
+        return layout.paths(folder, split)
 
 
 def _as_it_is(batch: Any) -> Any:
