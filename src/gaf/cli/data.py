@@ -84,6 +84,7 @@ def get_(
                 transfer.announce,
                 layout=layout,
                 mirror=url,
+                say=transfer.say,
             )
     except KeyboardInterrupt:
         print("gaf: stopped; the same command goes on from here", file=sys.stderr)

@@ -59,6 +59,10 @@ class Transfer:
         text = f"{name}: {done} of {total} images"
         self._tell(name, done, total, text, (MofNCompleteColumn(),))
 
+    def say(self, text: str) -> None:
+        """A line, above the bar where there is one."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     def _tell(self, name: str, done: int, total: int | None, text: str, columns: tuple) -> None:
         if self._console.is_terminal:
             if self._bar is None:
@@ -74,4 +78,4 @@ class Transfer:
         now = time.monotonic()
         if done == total or now - self._said.get(name, -LINES) >= LINES:
             self._said[name] = now
-            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self.say(text)

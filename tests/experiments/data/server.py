@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,14 +19,16 @@ class Site:
         ranges: whether a range is honoured.
         cuts: for each request in turn, after how many bytes of the body the connection breaks; None: never.
         statuses: for each request in turn, a status to answer with instead; 0: none.
-        length: whether it says how long a file is.
+        length: whether it says how long a file is, or what it says instead.
+        total: what it says of the length of the whole where it sends a part; unset: the truth.
     """
 
     files: dict[str, bytes]
     ranges: bool = True
     cuts: list[int | None] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
-    length: bool = True
+    length: bool | str = True
+    total: str = ""
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # path, range
     url: str = ""
 
@@ -50,15 +52,17 @@ def serve(site: Site) -> Iterator[Site]:
                     self.send_error(416)
                     return
                 self.send_response(206)
-                span = f"bytes {start}-{len(content) - 1}/{len(content)}"
+                span = f"bytes {start}-{len(content) - 1}/{site.total or len(content)}"
                 self.send_header("Content-Range", span)
             else:
                 self.send_response(200)
             body = content[start:]
-            if site.length:
-                self.send_header("Content-Length", str(len(body)))
+            if site.length is not False:
+                said = str(len(body)) if site.length is True else site.length
+                self.send_header("Content-Length", said)
             self.end_headers()
-            self.wfile.write(body[:cut])
+            with suppress(ConnectionError):  # whoever asked has gone
+                self.wfile.write(body[:cut])
             self.close_connection = True
 
         def log_message(self, *_: object) -> None:

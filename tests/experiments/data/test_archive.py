@@ -102,6 +102,34 @@ def test_cut_archives(tmp_path, inside):
             extract(archive, inside, limit=1_000_000)
 
 
+ODD_HEADERS = {
+    "a map that is no numbers": {"GNU.sparse.map": "a,b"},
+    "a number of 5,000 digits": {"GNU.sparse.map": "1,2", "GNU.sparse.size": "9" * 5000},
+    "a size that is no number": {"GNU.sparse.size": "many"},
+    "a map that is not there": {
+        **{"GNU.sparse.major": "1", "GNU.sparse.minor": "0"},
+        "GNU.sparse.realsize": "10",
+    },
+    "less than nothing": {"size": "-5"},
+    "more than there is": {"size": "9" * 30},
+    "a name of 100,000 characters": {"path": "x" * 100_000},
+}
+
+
+@pytest.mark.parametrize("headers", ODD_HEADERS.values(), ids=ODD_HEADERS.keys())
+def test_odd_headers(tmp_path, inside, headers):
+    """Of the extended format and of files with holes, which tarfile trusts."""
+    info, content = entry("a")
+    info.pax_headers = headers
+    archive = pack(tmp_path / "odd.tar", (info, content), mode="w")
+    with pytest.raises(DataError) as caught:
+        extract(archive, inside, limit=10_000)
+    assert str(archive) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+    assert not any(path.is_file() for path in inside.rglob("*"))
+
+
 def test_something_else(tmp_path, inside):
     archive = tmp_path / "page.tar.gz"
     archive.write_bytes(b"<html>please log in</html>" * 100)

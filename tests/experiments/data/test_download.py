@@ -130,6 +130,41 @@ def test_a_server_that_is_busy_is_asked_again(site, tmp_path):
     check_whole(tmp_path)
 
 
+def test_whoever_waits_is_told_why(site, tmp_path):
+    site.cuts, site.statuses = [300_000, None, None], [0, 503, 0]
+    told = []
+    fetch(f"{site.url}/a.bin", MD5, tmp_path / "a.bin", say=told.append)
+    assert told[0] == f"asking {site.url}/a.bin"
+    assert "the connection ended after 300000 of 1000000 bytes: asking again in 0 s" in told[1]
+    assert "503" in told[2]
+    assert "(try 1 of 4), 300000 bytes are here" in told[2]
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "9" * 25, str(1 << 39)])
+def test_a_length_that_cannot_be(site, tmp_path, length):
+    site.length = length
+    with pytest.raises(DataError, match="more than 274877906944 bytes") as caught:
+        fetch(f"{site.url}/a.bin", MD5, tmp_path / "a.bin")
+    assert "\n" not in str(caught.value)
+    assert len(site.asked) == 1
+    check_nothing(tmp_path)
+
+
+def test_a_range_that_cannot_be(site, tmp_path):
+    (tmp_path / "a.bin.part").write_bytes(CONTENT[:1000])
+    site.total = "9" * 5000
+    with pytest.raises(DataError, match="more than 274877906944 bytes"):
+        fetch(f"{site.url}/a.bin", MD5, tmp_path / "a.bin")
+
+
+@pytest.mark.parametrize("length", ["-5", "many", ""])
+def test_a_length_that_is_none(site, tmp_path, length):
+    site.length = length
+    fetch(f"{site.url}/a.bin", MD5, tmp_path / "a.bin")
+    check_whole(tmp_path)
+
+
 @pytest.mark.parametrize("status", [403, 404])
 def test_a_server_that_says_no_is_not(site, tmp_path, status):
     site.statuses = [status]
@@ -169,6 +204,7 @@ def test_a_server_that_falls_silent(site, tmp_path, monkeypatch):
 
 def test_a_server_that_never_ends(site, tmp_path, monkeypatch):
     monkeypatch.setattr(download, "LARGEST", 500_000)
+    site.length = False
     with pytest.raises(DataError, match="does not end"):
         fetch(f"{site.url}/a.bin", MD5, tmp_path / "a.bin")
     assert not (tmp_path / "a.bin").exists()

@@ -2,6 +2,10 @@
 
 import fcntl
 import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -69,10 +73,43 @@ def test_stopped_by_the_user_and_run_again(site, dataset, tmp_path):
     assert names(tmp_path) == ["cifar-100-binary"]
 
 
-def test_killed_while_unpacking_and_run_again(site, dataset, tmp_path, monkeypatch):
+def test_killed_while_unpacking_and_run_again(site, dataset, tmp_path):
     (tmp_path / ".cifar-100-binary.unpacking/old").mkdir(parents=True)  # what a kill leaves behind
     bring(dataset, tmp_path)
     assert names(tmp_path) == ["cifar-100-binary"]
+
+
+GET = """
+import sys
+from pathlib import Path
+from gaf.experiments.data import get
+from tests.experiments.data.samples import cifar_from
+archive, root, url = sys.argv[1:]
+get.get(cifar_from(Path(archive).read_bytes(), url), Path(root), lambda name: lambda *_: None)
+"""
+
+
+@pytest.mark.slow
+def test_kill_9_while_unpacking(data_dir, tmp_path):
+    """Whenever it comes, nothing is there that would be taken for the dataset, and the next command makes it."""
+    many = {f"cifar-100-binary/more/{i}": b"x" for i in range(4_000)}
+    content = packed({**cifar_files(data_dir), **many})
+    archive, root = tmp_path / "archive", tmp_path / "root"
+    archive.write_bytes(content)
+    deep = root / ".cifar-100-binary.unpacking/cifar-100-binary/more"
+    with serve(Site({f"/{ARCHIVE}": content})) as site:
+        for moment in (0, 1_000):
+            command = [sys.executable, "-c", GET, str(archive), str(root), site.url]
+            with subprocess.Popen(command, cwd=Path(__file__).parents[3]) as child:
+                while not (deep / str(moment)).exists():
+                    assert child.poll() is None, "it ended before it was killed"
+                    time.sleep(0.001)
+                child.kill()
+            assert not (root / "cifar-100-binary").exists()
+        bring(cifar_from(content, site.url), root)
+        assert len(site.asked) == 1
+    assert names(root) == ["cifar-100-binary", ARCHIVE]  # which nobody knows to be ours any more
+    assert len(names(root / "cifar-100-binary/more")) == 4_000
 
 
 @pytest.mark.parametrize("path", ["../evil", "/tmp/gaf-evil", "cifar-100-binary/../../evil"])

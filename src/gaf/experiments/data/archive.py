@@ -5,16 +5,14 @@ Each file is written here, rather than by ``tarfile.extract``: no owner, no mode
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import shutil
 import tarfile
-import zlib
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from gaf.experiments.data.errors import DamagedFile
 
 BLOCK = 1 << 20
+LONGEST = 1000  # characters of a path
 ENTRY = 1024  # bytes that an entry counts for: a million empty files are a bomb too
 
 
@@ -41,13 +39,17 @@ def extract(archive: Path, into: Path, *, limit: int) -> None:
                 assert content is not None  # it is a regular file
                 with target.open("wb") as file:  # of member.size bytes, or a ReadError
                     shutil.copyfileobj(content, file, BLOCK)
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+    except Exception as error:  # tarfile and the decompressors fail in many ways on odd headers
+        if isinstance(error, DamagedFile) or (isinstance(error, OSError) and error.errno):
+            raise  # a sentence of ours, or one of the system about a disk that is full
         raise DamagedFile(f"{archive} is no archive or a damaged one: {error}") from None
 
 
 def _relative(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
     """The path of an entry inside the folder; an entry that is or leads anywhere else is refused."""
     name = member.name
+    if len(name) > LONGEST:
+        raise DamagedFile(f"{archive} is refused: a path in it has {len(name)} characters")
     path, windows = PurePosixPath(name), PureWindowsPath(name)
     leads_out = ".." in (*path.parts, *windows.parts) or path.is_absolute() or windows.anchor
     if leads_out or "\0" in name or not name:

@@ -21,11 +21,13 @@ from urllib.request import Request, urlopen
 from gaf.experiments.data.errors import DataError
 
 Report = Callable[[int, "int | None"], None]  # bytes so far, bytes in all if the server says
+Say = Callable[[str], None]  # a line for whoever waits
 
 TIMEOUT = 30.0  # seconds without a byte
 RETRIES = 4  # in a row that bring nothing new
 WAIT = 1.0  # seconds before the first retry, twice as long before each next
 LARGEST = 1 << 38  # bytes: more than any dataset, less than a server that never stops
+DIGITS = 20  # of a length: more are not even read
 BLOCK = 1 << 18
 TRY_AGAIN = frozenset((408, 429, 500, 502, 503, 504))
 HEADERS = {"User-Agent": "gaf (activated-gradients)"}
@@ -35,17 +37,25 @@ class _Cut(Exception):
     """The connection ended too early; the message says how."""
 
 
-def fetch(url: str, md5: str, target: Path, report: Report = lambda done, total: None) -> None:
+def fetch(
+    url: str,
+    md5: str,
+    target: Path,
+    report: Report = lambda done, total: None,
+    say: Say = lambda text: None,
+) -> None:
     """Bring the file at ``url`` to ``target``; nothing to do where it is there with the right checksum."""
     if target.is_file() and md5_of(target) == md5:
         return
     part = target.with_name(f"{target.name}.part")
     resumed = part.exists()
-    _receive(url, part, report)
+    say(f"asking {url}")
+    _receive(url, part, report, say)
     found = md5_of(part)
     if found != md5 and resumed:  # the beginning may be of another file: once more from the start
         part.unlink()
-        _receive(url, part, report)
+        say(f"{url} is not what the part that was there belongs to: once more from the start")
+        _receive(url, part, report, say)
         found = md5_of(part)
     if found != md5:
         part.unlink()
@@ -67,7 +77,7 @@ def md5_of(path: Path) -> str:
     return found.hexdigest()
 
 
-def _receive(url: str, part: Path, report: Report) -> None:
+def _receive(url: str, part: Path, report: Report, say: Say) -> None:
     """All of the file, in as many requests as it takes while they bring something new."""
     most, failures = _size(part), 0
     while True:
@@ -81,7 +91,10 @@ def _receive(url: str, part: Path, report: Report) -> None:
                     f"{url} cannot be read ({cut}); {_size(part)} bytes are kept, and the same command "
                     "goes on from there"
                 ) from None
-            time.sleep(WAIT * 2 ** (failures - 1))
+            wait = WAIT * 2 ** (failures - 1)
+            again = f" (try {failures} of {RETRIES})" if failures else ""
+            say(f"{cut}: asking again in {wait:g} s{again}, {_size(part)} bytes are here")
+            time.sleep(wait)
 
 
 def _request(url: str, part: Path, report: Report) -> None:
@@ -118,11 +131,19 @@ def _range(answer: http.client.HTTPResponse, start: int) -> tuple[int, int | Non
     """Where the answer begins in the file, and how long the file is; a server may ignore the range."""
     if answer.status == 206:
         found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
-        if found is None or int(found[1]) != start:
+        if found is None or _length(found[1], answer) != start:
             raise DataError(f"{answer.url} cannot be had: the server answers with another range")
-        return start, None if found[2] == "*" else int(found[2])
+        return start, None if found[2] == "*" else _length(found[2], answer)
     length = answer.headers.get("Content-Length", "")
-    return 0, int(length) if length.isdecimal() else None
+    return 0, _length(length, answer) if length.isdecimal() else None
+
+
+def _length(digits: str, answer: http.client.HTTPResponse) -> int:
+    if len(digits) > DIGITS or int(digits) > LARGEST:
+        raise DataError(
+            f"{answer.url} cannot be had: the server speaks of more than {LARGEST} bytes"
+        )
+    return int(digits)
 
 
 def _copy(

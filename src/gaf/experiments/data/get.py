@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaf.experiments.data.archive import extract
-from gaf.experiments.data.download import Report, fetch
+from gaf.experiments.data.download import Report, Say, fetch
 from gaf.experiments.data.errors import DataError
 from gaf.experiments.data.layouts import Dataset, Download, Layout
+from gaf.experiments.engine.files import sync_folder
 
 Announce = Callable[[str], Report]  # a file's name in, what to call with its bytes out
 
@@ -34,6 +35,7 @@ def get(
     *,
     layout: str | None = None,
     mirror: str | None = None,
+    say: Say = lambda text: None,
 ) -> Got:
     """Bring a dataset to its place under ``root``.
 
@@ -43,6 +45,7 @@ def get(
         announce: told of each file before it comes.
         layout: which of the dataset's layouts; unset: any that is there, else the first.
         mirror: the address of a folder with the same files, instead of the official one.
+        say: told in a line what is being done, and why it takes longer.
     """
     wanted = _layout(dataset, layout)
     for each in dataset.layouts if layout is None else (wanted,):
@@ -56,11 +59,11 @@ def get(
     with _alone_in(root):
         folder = root / wanted.folders[0]
         if wanted.unpacked:
-            _get_archives(wanted, downloads, folder, root, announce)
+            _get_archives(wanted, downloads, folder, root, announce, say)
         else:
             folder.mkdir(parents=True, exist_ok=True)
             for each in downloads:
-                fetch(each.url, each.md5, folder / each.name, announce(each.name))
+                fetch(each.url, each.md5, folder / each.name, announce(each.name), say)
     return Got(dataset.name, wanted.name, str(folder), tuple(each.url for each in downloads))
 
 
@@ -88,7 +91,12 @@ def _moved(download: Download, mirror: str | None) -> Download:
 
 
 def _get_archives(
-    layout: Layout, downloads: list[Download], folder: Path, root: Path, announce: Announce
+    layout: Layout,
+    downloads: list[Download],
+    folder: Path,
+    root: Path,
+    announce: Announce,
+    say: Say,
 ) -> None:
     if folder.exists():
         names = ", ".join(path.name for path in layout.missing(folder)) or "no file"
@@ -96,18 +104,22 @@ def _get_archives(
     archives = [root / each.name for each in downloads]
     ours = [archive for archive in archives if not archive.exists()]  # not the user's to delete
     for each, archive in zip(downloads, archives, strict=True):
-        fetch(each.url, each.md5, archive, announce(each.name))
+        fetch(each.url, each.md5, archive, announce(each.name), say)
     unpacked = root / f".{layout.folders[0].replace('/', '-')}.unpacking"
     shutil.rmtree(unpacked, ignore_errors=True)  # of a command that was killed
     try:
         unpacked.mkdir()
         for archive in archives:
+            say(f"unpacking {archive.name}")
             extract(archive, unpacked, limit=layout.unpacked)
         ready = unpacked / layout.folders[0]
         if not ready.is_dir() or layout.missing(ready):
             raise DataError(f"{archives[0]} does not hold the files of {layout.folders[0]}")
         folder.parent.mkdir(parents=True, exist_ok=True)
+        if hasattr(os, "sync"):
+            os.sync()  # all files at once: the folder's name must not outlive a power cut without them
         os.rename(ready, folder)
+        sync_folder(folder.parent)
     finally:
         shutil.rmtree(unpacked, ignore_errors=True)
     for archive in ours:
