@@ -104,7 +104,8 @@ def test_the_root_is_found(monkeypatch, tmp_path):
 def test_a_missing_dataset_says_how_to_get_it(name, tmp_path):
     with pytest.raises(DatasetMissing) as caught:
         load(name, "train", root=tmp_path)
-    how = "https://image-net.org" if name == "imagenet" else f"gaf data get {name}"
+    by_hand = {"imagenet": "https://image-net.org", "text": "tinyshakespeare/input.txt as "}
+    how = by_hand.get(name, f"gaf data get {name}")
     assert how in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -33,7 +33,7 @@ def load(
         root: the folder with the datasets; unset: the one GAF_DATA names, else the user's cache.
         augment: random crops and flips; unset: for train only.
         limit: take at most so many samples, as many of each class as there can be.
-        size: side of the images from image folders; unset: 224.
+        size: side of the images from image folders, unset: 224; characters of a window of text, unset: 64.
         workers: processes that read image folders; 0: none, the training waits for each batch.
         strict: whether a broken image ends the training; otherwise it is named, counted and replaced.
 

@@ -19,6 +19,7 @@ from gaf.experiments.data.layouts import (
     at_home,
 )
 from gaf.experiments.data.sources import Records
+from gaf.experiments.data.text import TextDataset
 from gaf.experiments.data.voc_source import VocDataset
 from gaf.experiments.engine.near import did_you_mean
 
@@ -281,11 +282,21 @@ VOC = VocDataset(
     by_hand="get both years with: gaf data get voc2007, then gaf data get voc2012",
 )
 
+_CHAR_RNN = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare"
+
+TEXT = TextDataset(
+    "text",
+    "Tiny Shakespeare: a megabyte of his plays, in windows of 64 characters",
+    layouts=(Layout("text", ("text",), {"text": ("tinyshakespeare.txt",)}),),
+    counts={"train": 15_685, "test": 1_742},
+    by_hand=f"save {_CHAR_RNN}/input.txt as {{root}}/text/tinyshakespeare.txt",
+)
+
 DATASETS: Mapping[str, Dataset] = {
     each.name: each
     for each in (
         *(DIGITS, CIFAR10, CIFAR100, MNIST, FASHION_MNIST, IMAGENETTE, IMAGENET),
-        *(VOC, VOC2007, VOC2012),
+        *(VOC, VOC2007, VOC2012, TEXT),
     )
 }
 

@@ -20,8 +20,10 @@ from gaf.experiments.data.layouts import (
     Dataset,
     FolderDataset,
     Layout,
+    Options,
     TensorDataset,
 )
+from gaf.experiments.data.text import TextDataset
 from gaf.experiments.data.voc_source import VocDataset, VocSource
 
 Progress = Callable[[str, int, int], None]  # a split, images so far, images in all
@@ -94,6 +96,8 @@ def check(dataset: Dataset, root: Path, progress: Progress, *, workers: int = 2)
                 _check_folder(dataset, split, root, found, progress, workers)
             elif isinstance(dataset, VocDataset):
                 _check_voc(dataset, split, root, found, progress, workers)
+            elif isinstance(dataset, TextDataset):
+                _check_text(dataset, split, root, found)
         except DataError as error:
             found.problems.append(str(error))
     if layout is not None:
@@ -152,6 +156,12 @@ def _check_voc(
         found.problems += problems
         done += len(batch)
         progress(split, done, len(source))
+
+
+def _check_text(dataset: TextDataset, split: str, root: Path, found: Findings) -> None:
+    source = dataset.open(split, root, Options())
+    published = dataset.counts.get(split)
+    found.splits.append(Split(split, len(source), published, len(source.classes)))
 
 
 def _count(dataset: Dataset, split: str, targets: torch.Tensor, found: Findings) -> None:

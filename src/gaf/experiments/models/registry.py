@@ -23,6 +23,7 @@ from gaf.experiments.models.resnet import (
 )
 from gaf.experiments.models.small import digits_cnn, thin_resnet_cifar
 from gaf.experiments.models.ssd import SSD300
+from gaf.experiments.models.transformer import Transformer
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet8-cifar": partial(thin_resnet_cifar, 8),
@@ -48,10 +49,12 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 # They give classes and places of boxes, so they go with a detection task and no other.
 DETECTORS: dict[str, Callable[..., nn.Module]] = {"ssd300": SSD300}
+# They guess the next element at each place of a sequence, and go with a language task.
+DECODERS: dict[str, Callable[..., nn.Module]] = {"transformer": Transformer}
 
 
 def names() -> list[str]:
-    """The names of the models that classify; :func:`build` also takes those of ``DETECTORS``."""
+    """The names of the models that classify; :func:`build` also takes ``DETECTORS`` and ``DECODERS``."""
     return list(MODELS)
 
 
@@ -67,7 +70,7 @@ def build(name: str, *, classes: int, in_channels: int = 3, **chosen: Any) -> nn
     Args:
         name: one of :func:`names`.
         classes: how many classes the data has.
-        in_channels: of the images: 3 for colour, 1 for grey.
+        in_channels: of the images: 3 for colour, 1 for grey. A decoder has none.
         **chosen: the model's own options, see :func:`options`.
 
     Example:
@@ -80,11 +83,12 @@ def build(name: str, *, classes: int, in_channels: int = 3, **chosen: Any) -> nn
         if option not in known:
             hint = did_you_mean(option, known) or "; it has none"
             raise ValueError(f"unknown option {option!r} of the model {name}{hint}")
-    return _maker(name)(classes=classes, in_channels=in_channels, **chosen)
+    shape = {} if name in DECODERS else {"in_channels": in_channels}
+    return _maker(name)(classes=classes, **shape, **chosen)
 
 
 def _maker(name: str) -> Callable[..., nn.Module]:
-    known = {**MODELS, **DETECTORS}
+    known = {**MODELS, **DETECTORS, **DECODERS}
     if name not in known:
         raise ValueError(f"unknown model {name!r}{did_you_mean(name, known)}")
     return known[name]

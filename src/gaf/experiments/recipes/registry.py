@@ -6,6 +6,7 @@ from functools import cache
 
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.near import did_you_mean
+from gaf.experiments.recipes.beyond import beyond_recipes
 from gaf.experiments.recipes.laptop import laptop_recipes
 from gaf.experiments.recipes.tables import Recipe, table_recipes
 from gaf.experiments.recipes.voc import voc_recipes
@@ -54,4 +55,5 @@ def _hint(name: str) -> str:
 
 @cache
 def _recipes() -> dict[str, Recipe]:
-    return {each.name: each for each in (*laptop_recipes(), *table_recipes(), *voc_recipes())}
+    every = (*laptop_recipes(), *beyond_recipes(), *table_recipes(), *voc_recipes())
+    return {each.name: each for each in every}

@@ -74,6 +74,10 @@ class Classification(Task):
         what = f"{self.config.model} and {self.config.data} do not fit: "
         if hasattr(source, "objects") or hasattr(model, "defaults"):
             raise ValueError(f"{what}detectors, and data with boxes, want task.kind=detection")
+        if len(source.shape) != 3:
+            raise ValueError(
+                f"{what}{self.config.data} are no images; text wants task.kind=language"
+            )
         with evaluating(model):
             try:
                 found = model(torch.zeros(2, *source.shape))

@@ -13,6 +13,8 @@ from gaf.experiments.engine.near import did_you_mean
 from gaf.experiments.tasks.base import Task
 from gaf.experiments.tasks.classification import Classification
 from gaf.experiments.tasks.detection import Detection
+from gaf.experiments.tasks.language import Language
+from gaf.experiments.tasks.policy_gradient import PolicyGradient
 
 if TYPE_CHECKING:
     from gaf.experiments.engine.config import TaskConfig
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 BUILT_IN: dict[str, Callable[[TaskConfig], Task]] = {
     "classification": Classification,
     "detection": Detection,
+    "language": Language,
+    "policy-gradient": PolicyGradient,
 }
 
 
