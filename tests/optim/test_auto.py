@@ -331,3 +331,6 @@ def test_what_it_cannot_do_is_said():
         gaf.SGD([w], lr=0.1, activation="auto(speed=3)")
     with pytest.raises(ValueError, match="measures steps by the learning rate"):
         gaf.SGD([w], lr=0.0, activation=gaf.Auto())
+    for kind in (gaf.SGD, gaf.Adam, gaf.AdamW):
+        with pytest.raises(ValueError, match="autograd does not follow"):
+            kind([w], lr=0.1, activation=gaf.Auto(), differentiable=True)

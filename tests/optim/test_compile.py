@@ -33,7 +33,8 @@ def check_compiled(make, backend: str, *, change_lr: bool = True) -> list[int]:
             copy.grad = p.grad.clone()
         for opt in (compiled, eager):
             group = opt.param_groups[0]
-            group["gaf_params"] = (0.1 + 0.01 * number, 20.0 - number)
+            if group["gaf_function"] != "auto":
+                group["gaf_params"] = (0.1 + 0.01 * number, 20.0 - number)
             if change_lr and isinstance(group["lr"], torch.Tensor):
                 group["lr"].fill_(0.1 / (1 + number))
             elif change_lr:
@@ -44,6 +45,9 @@ def check_compiled(make, backend: str, *, change_lr: bool = True) -> list[int]:
     for p, copy in zip(params, copies, strict=True):
         # observed: 2.4e-7 for SGD, 1.9e-6 for Adam, whose compiled bias correction is in float32
         torch.testing.assert_close(p, copy, rtol=0, atol=1e-5)
+        if compiled.param_groups[0]["gaf_function"] == "auto":  # observed: 3e-9
+            pair = (opt.state[of]["gaf_auto"] for opt, of in ((compiled, p), (eager, copy)))
+            torch.testing.assert_close(*pair, rtol=0, atol=1e-7)
     return graphs
 
 
@@ -69,6 +73,10 @@ MAKERS = {
     ),
     "adam": lambda params: gaf.Adam(params, lr=0.1, activation="arctan"),
     "adamw": lambda params: gaf.AdamW(params, lr=0.1, activation="log"),
+    "auto-momentum": lambda params: gaf.SGD(
+        params, **SGD, activation=gaf.Auto(), placement="momentum"
+    ),
+    "auto-adam": lambda params: gaf.Adam(params, lr=0.1, activation=gaf.Auto()),
 }
 
 # torch's own warnings: a profiler annotation it ignores under dynamo, and its deprecated imports
@@ -80,11 +88,12 @@ def test_our_optimizers(name):
     assert_one_recompilation(check_compiled(MAKERS[name], "eager"))
 
 
-def test_an_activated_optimizer():
+@pytest.mark.parametrize("activation", ["arctan", "auto"])
+def test_an_activated_optimizer(activation):
     """torch's RMSprop is compiled anew for each float lr, so here only alpha and beta change."""
 
     def make(params):
-        return gaf.activate(torch.optim.RMSprop(params, lr=0.1), "arctan")
+        return gaf.activate(torch.optim.RMSprop(params, lr=0.1), activation)
 
     assert_one_recompilation(check_compiled(make, "eager", change_lr=False))
 

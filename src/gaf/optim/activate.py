@@ -253,6 +253,17 @@ def _adapted(
     """
     if not adapt.is_auto(group) or not owners:
         return None
+    return _let_see(optimizer, group, owners, grads, found_inf)
+
+
+@torch._disable_dynamo  # torch.compile takes the state for what it was before torch's own step made it
+def _let_see(
+    optimizer: torch.optim.Optimizer,
+    group: settings.Group,
+    owners: list[torch.Tensor],
+    grads: list[torch.Tensor],
+    found_inf: torch.Tensor | None,
+) -> torch.Tensor:
     waiting = optimizer.__dict__.setdefault("_gaf_auto", {})
     kept = optimizer.state
     states = [waiting.get(p, kept[p].get(adapt.KEY) if p in kept else None) for p in owners]
@@ -274,15 +285,29 @@ def _after_step(
     if "_gaf_grad_scale" in optimizer.__dict__:
         optimizer.grad_scale = optimizer.__dict__.pop("_gaf_grad_scale")  # type: ignore[attr-defined]
     new = [p for p in optimizer.__dict__.pop("_gaf_new", ()) if p in optimizer.state]
-    waiting = optimizer.__dict__.pop("_gaf_auto", {})
-    fresh = [p for p in waiting if p not in optimizer.state or adapt.KEY not in optimizer.state[p]]
     # A fused step that is skipped leaves the state it has made unwritten (torch's SGD: whatever was in
     # memory). It is read from the device only on the step that makes the state.
-    found_inf = getattr(optimizer, "found_inf", None)
-    if (new or fresh) and found_inf is not None and found_inf.item() > 0:
+    if new and _skipped(optimizer):
         for p in new:
             del optimizer.state[p]
-    elif waiting:
+    if any(map(adapt.is_auto, optimizer.param_groups)):
+        _keep(optimizer)
+
+
+def _skipped(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether GradScaler found an inf; asks the device."""
+    found_inf = getattr(optimizer, "found_inf", None)
+    return found_inf is not None and found_inf.item() > 0
+
+
+@torch._disable_dynamo
+def _keep(optimizer: torch.optim.Optimizer) -> None:
+    """Put Auto's states, which have waited for the end of the step, beside torch's."""
+    waiting = optimizer.__dict__.pop("_gaf_auto", {})
+    fresh = any(
+        p not in optimizer.state or adapt.KEY not in optimizer.state[p] for p in waiting
+    )  # in others a skipped step has changed nothing
+    if waiting and not (fresh and _skipped(optimizer)):
         adapt.write([optimizer.state[p] for p in waiting], torch.stack(list(waiting.values())))
 
 

@@ -63,6 +63,11 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             placement = settings.check_placement(group.pop("placement", placement))
             if isinstance(activation, Auto):
                 activation = activation.of({**self.defaults, **group})
+                if {**self.defaults, **group}["differentiable"]:
+                    raise ValueError(
+                        "Auto reads its alpha and beta off the gradients, which autograd does not follow: "
+                        "leave differentiable=False, or give a function with fixed values"
+                    )
                 placement = placement or Auto.placement
             if activation is not None:
                 placement = self._placement({**self.defaults, **group}, placement)
