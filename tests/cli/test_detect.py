@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from gaf.cli.app import run as main
+from gaf.cli.detect import _told
 from gaf.experiments import recipes
 from gaf.experiments.data.names import VOC
 from gaf.experiments.detection.draw import colour, draw
@@ -64,14 +65,21 @@ def test_lines_and_a_checkpoint_by_name(trained, photo, tmp_path, capsys):
 def test_what_is_wrong_is_said_in_a_line(trained, photo, tmp_path, capsys):
     text = tmp_path / "text.jpg"
     text.write_text("no image")
+    cut = tmp_path / "cut.jpg"
+    cut.write_bytes(photo.read_bytes()[:3000])
+    wide = tmp_path / "wide.tiff"
+    Image.new("F", (9, 9)).save(wide)
     (tmp_path / "file").write_text("")
     other = tmp_path / "digits"
     train(
         override(recipes.get("digits-cnn-sgdm"), ["epochs=1", "task.data_options.limit=20"]), other
     )
     for args, reason in (
-        ([trained, tmp_path / "none.jpg"], "none.jpg: No such file or directory"),
-        ([trained, text], "text.jpg: it is no image that can be read"),
+        ([trained, tmp_path / "none.jpg"], "none.jpg cannot be read: No such file"),
+        ([trained, text], "text.jpg is no image that can be read"),
+        ([trained, cut], "cut.jpg cannot be read: image file is truncated"),
+        ([trained, wide], "wide.tiff cannot be read: its pixels have 32 bits"),
+        ([trained, tmp_path], "is a folder: name the images in it"),
         ([tmp_path / "none", photo], "holds no run"),
         ([other, photo], "holds a classification run"),
         ([trained, photo, photo], "two images would become"),
@@ -83,6 +91,36 @@ def test_what_is_wrong_is_said_in_a_line(trained, photo, tmp_path, capsys):
         lines = capsys.readouterr().err.strip().splitlines()
         assert len(lines) == 1
         assert reason in lines[0]
+
+
+def test_odd_images(trained, photo, tmp_path, capsys):
+    """Any mode, any shape; a photograph that a camera has noted to be turned is seen upright."""
+    with Image.open(photo) as image:
+        modes = [image.convert(mode) for mode in ("L", "RGBA", "CMYK", "P")]
+        shapes = [image.resize(size) for size in ((1, 1), (3000, 2), (2, 3000))]
+        deep = image.convert("L").convert("I").convert("I;16")
+        paths = []
+        for number, each in enumerate((*modes, *shapes, deep)):
+            paths.append(tmp_path / f"{number}.{'jpg' if each.mode == 'CMYK' else 'png'}")
+            each.save(paths[-1])
+        exif = image.getexif()
+        exif[0x112] = 6
+        paths.append(tmp_path / "turned.jpg")
+        image.save(paths[-1], exif=exif)
+        sizes = [*(image.size for _ in modes), *(each.size for each in shapes), image.size]
+    out = tmp_path / "out"
+    args = ["detect", str(trained), *map(str, paths), "--out", str(out), "--score", "0.9"]
+    assert main(args) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(paths)
+    for path, size in zip(paths, [*sizes, (500, 486)], strict=True):
+        with Image.open(out / f"{path.stem}.png") as picture:
+            assert picture.size == size, path
+
+
+def test_a_crowd_is_told_in_a_few_words():
+    box = (0.0, 0.0, 1.0, 1.0)
+    rows = [("dog", 0.9), ("cat", 0.8), ("dog", 0.7), ("dog", 0.6)]
+    assert _told([Found(*row, box) for row in rows]) == "3 x dog up to 0.90, cat 0.80"
 
 
 def test_a_damaged_checkpoint_is_refused(trained, photo, tmp_path, capsys):

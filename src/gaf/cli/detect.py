@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +18,8 @@ from gaf.cli.failing import said_in_a_sentence
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from gaf.experiments.detection.trained import Found
 
 
 def detect(
@@ -48,8 +52,7 @@ def detect(
             boxes = [each._asdict() for each in found]
             results.append({"image": str(path), "picture": str(target), "found": boxes})
             if not as_json:
-                named = ", ".join(f"{each.name} {each.score:.2f}" for each in found) or "nothing"
-                print(f"{path}: {named}; in {target}")
+                print(f"{path}: {_told(found)}; in {target}")
     if as_json:
         print(json.dumps({"checkpoint": str(detector.step), "images": results}, indent=2))
     return 0
@@ -58,12 +61,30 @@ def detect(
 def _targets(images: list[Path], out: Path) -> list[Path]:
     """Where the pictures go: under the images' own names, as PNG; two images of one name are refused."""
     targets = [out / f"{path.stem}.png" for path in images]
+    counts = Counter(targets)
     for path, target in zip(images, targets, strict=True):
-        if targets.count(target) > 1:
-            raise ValueError(f"two images would become {target}: name them in two commands")
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder: name the images in it")
+        if counts[target] > 1:
+            raise ValueError(
+                f"two images would become {target}: name them in two commands, each with its own --out"
+            )
         if target.resolve() == path.resolve():
             raise ValueError(f"{path} would be overwritten: choose another folder with --out")
     return targets
+
+
+def _told(found: Sequence[Found]) -> str:
+    """What was found, the surest kind first: each with its best score, and how many where it is not one."""
+    counts = Counter(each.name for each in found)
+    best = {
+        each.name: each.score for each in reversed(found)
+    }  # the surest of a kind is written last
+    words = [
+        f"{name} {best[name]:.2f}" if count == 1 else f"{count} x {name} up to {best[name]:.2f}"
+        for name, count in counts.items()
+    ]
+    return ", ".join(words) or "nothing"
 
 
 def _with_progress(work: list[tuple[Path, Path]]) -> Any:

@@ -91,7 +91,7 @@ get.get(cifar_from(Path(archive).read_bytes(), url), Path(root), lambda name: la
 
 @pytest.mark.slow
 def test_kill_9_while_unpacking(data_dir, tmp_path):
-    """Whenever it comes, nothing is there that would be taken for the dataset, and the next command makes it."""
+    """Nothing is there that would be taken for the dataset, and the next command makes it."""
     many = {f"cifar-100-binary/more/{i}": b"x" for i in range(4_000)}
     content = packed({**cifar_files(data_dir), **many})
     archive, root = tmp_path / "archive", tmp_path / "root"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 AREA = (0.08, 1.0)  # of the image that a training crop covers
@@ -30,14 +30,18 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 SHORT_SIDE = 256 / 224  # of a validation image, before its centre is cut out
 
 
-def decode(path: Path) -> Image.Image:
+def decode(path: Path, *, upright: bool = False) -> Image.Image:
     """The image in RGB; raises whatever Pillow raises where the file is broken.
 
     Grayscale is repeated, CMYK and palettes are converted, 16 bits are cut to 8, transparency is dropped, a
     rotation noted in EXIF is not applied: what torchvision does, except for 16 bits, which it clips to white.
+
+    Args:
+        path: of the file.
+        upright: turn it as EXIF says, as whoever looks at it sees it; datasets are annotated as they are.
     """
     with _opened(path) as image:
-        return to_rgb(image)
+        return to_rgb(ImageOps.exif_transpose(image) if upright else image)
 
 
 def size(path: Path) -> tuple[int, int]:

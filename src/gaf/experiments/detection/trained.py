@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from gaf.experiments.data import photos
@@ -60,18 +60,23 @@ class Detector:
     @torch.no_grad()
     def __call__(self, path: Path, least: float) -> tuple[Image.Image, list[Found]]:
         """The image of a file and what is found in it with at least this score, the surest first."""
-        try:
-            image = photos.decode(path)
-        except OSError as error:
-            reason = error.strerror or "it is no image that can be read"
-            raise ValueError(f"{path}: {reason}") from None
-        except Exception as error:  # a decoder can fail in any way on a damaged file
-            raise ValueError(f"{path} is a broken image ({type(error).__name__})") from None
+        image = _decoded(path)
         scale, shift = scale_and_shift(MEAN, STD, 255.0, torch.device("cpu"))
         pixels = view(image, SIZE).float().mul_(scale).add_(shift)
         logits, numbers = self.model(pixels[None])
         found = detect(logits, numbers, self.model.defaults)[0]
         return image, list(_in_pixels(found[found[:, 1] >= least], image.size))
+
+
+def _decoded(path: Path) -> Image.Image:
+    """The image as whoever looks at it sees it, or a sentence."""
+    try:
+        return photos.decode(path, upright=True)
+    except UnidentifiedImageError:
+        raise ValueError(f"{path} is no image that can be read") from None
+    except Exception as error:  # a decoder can fail in any way on a damaged file
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise ValueError(f"{path} cannot be read: {' '.join(reason.split())[:200]}") from None
 
 
 def _in_pixels(rows: Tensor, size: tuple[int, int]) -> list[Found]:
