@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -68,7 +69,7 @@ class TextSource:
             if self.augment:
                 start = start + below(draws(seed, epoch, index, 1)[:, 0], size)
                 start = start.clamp(max=len(self.codes) - 1 - size)
-            window = self.codes[start[:, None] + along].long()
+            window = self.codes[start[:, None] + along]
             yield window[:, :-1], window[:, 1:]
 
 
@@ -105,6 +106,6 @@ def read(path: Path) -> tuple[Tensor, tuple[str, ...], str]:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DamagedFile(f"{path} is no UTF-8 text: byte {error.start} is not") from None
-    classes = tuple(sorted(set(text)))
-    place = {character: number for number, character in enumerate(classes)}
-    return torch.tensor([place[each] for each in text], dtype=torch.int32), classes, digest
+    points = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+    found, codes = np.unique(points, return_inverse=True)
+    return torch.from_numpy(codes), tuple(map(chr, found.tolist())), digest

@@ -43,7 +43,7 @@ def text_transformer_adamw() -> RunConfig:
 
 def cartpole_mlp() -> RunConfig:
     """REINFORCE by SGDM and a perceptron with one hidden layer on CartPole."""
-    options = {"size": 1, "depth": 1, "width": 64, "activation": "tanh"}
+    options = {"depth": 1, "width": 64, "activation": "tanh"}
     return RunConfig(
         name="cartpole-mlp-sgdm",
         task=TaskConfig(

@@ -55,6 +55,10 @@ class PolicyGradient(Task):
         if config.data != "cartpole":
             hint = did_you_mean(config.data, ["cartpole"])
             raise ValueError(f"unknown environment {config.data!r}{hint}")
+        if config.model != "mlp":
+            raise ValueError(
+                f"{config.model} is no policy; a policy-gradient task takes a perceptron, mlp"
+            )
         if config.label_smoothing:
             raise ValueError("an agent has no labels: leave label_smoothing at 0")
         self.config = config
@@ -83,7 +87,10 @@ class PolicyGradient(Task):
         from gaf.experiments import models
 
         source, options = self.train_source(), dict(self.config.model_options)
-        given = {"classes": len(source.classes), "in_channels": source.shape[0]}
+        # four numbers are seen, which a perceptron for images takes as that many colours of one point
+        given = {"classes": len(source.classes), "in_channels": source.shape[0], "size": 1}
+        if taken := given.keys() & options.keys():
+            raise ValueError(f"the environment decides {taken.pop()} of {self.config.model}")
         return models.build(self.config.model, **given, **options)  # type: ignore[arg-type]
 
     def loss(self, model: nn.Module, batch: Noise) -> Tensor:
