@@ -47,7 +47,8 @@ def loss(model):
 def test_equal_to_both_loops(make, method, count):
     model = make().eval()
     directions = [random_direction(model, seed) for seed in range(count)]
-    points = torch.randn(300 if method is None else 7, count, dtype=torch.float64)
+    many = method is None and make is not cnn  # so many that both are tried
+    points = torch.randn(520 if many else 7, count, dtype=torch.float64)
     found, _ = losses_at(model, loss, directions, points, method)
     for reference in (plain_loop, deep_copy_loop):
         torch.testing.assert_close(
@@ -165,7 +166,7 @@ def test_a_model_that_vmap_cannot_follow_is_looped():
             return out if out.sum() > 0 else -out
 
     model = Branches().eval()
-    found = slices.surface(model, loss, side=17)
+    found = slices.surface(model, loss, side=23)
     assert found.method == "loop"
     axis = found.axes[0]
     directions = [random_direction(model, 0), random_direction(model, 0x5DEECE66D)]
@@ -176,8 +177,8 @@ def test_a_model_that_vmap_cannot_follow_is_looped():
 @pytest.mark.slow
 def test_speed_against_both_loops():
     for _ in range(3):  # one run without a neighbour's noise is enough
-        found = measure(rounds=5)
-        fast = all(each.to_plain >= 0.95 for each in found)
+        found = measure(rounds=7)
+        fast = all(each.to_plain >= 0.98 for each in found)
         if fast and found[0].to_deep >= 2:
             break
     else:

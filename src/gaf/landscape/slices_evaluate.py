@@ -2,8 +2,9 @@
 
 Two ways, equal to rounding. The loop lends the model a second set of tensors once and writes each point into
 it. The batch stacks the tensors of many points and evaluates them at once by ``torch.func.vmap``, which pays
-where a forward pass is so small that calling it costs more than computing it. Convolutions, whose weights
-vmap turns into grouped ones, take it more than twice the loop's time, so there the loop needs no trial.
+where a forward pass is so small that calling it costs more than computing it. It is used where it is clearly
+faster over tries in turns. Convolutions, whose weights vmap turns into grouped ones, take it more than twice
+the loop's time, so there the loop needs no trial.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from gaf.landscape.slices_directions import Direction
 Loss = Callable[[nn.Module], Tensor]
 Method = Literal["loop", "batch"]
 
-TRIAL = 32  # one in so many points is spent to find out whether the batch is faster, twice
-FEWEST = 8  # points in such a trial; fewer say nothing
+FEWEST = 512  # points from which on it is tried whether the batch is faster
+TRIAL = 8  # points of a try
+BUSY = 1e-3  # seconds a point: who computes that long does not gain by fewer calls
 MOST = 128  # points at once
 BYTES = 1 << 28  # of stacked weights at once
-GAIN = 0.95  # the batch must take less than this share of the loop's time
+GAIN = 0.8  # of the loop's fastest try: what the batch's slowest may take
 
 
 class _Lent(nn.Module):
@@ -127,13 +129,13 @@ def losses_at(
 ) -> tuple[Tensor, Method]:
     """The losses at points, rows of coefficients, and how they were computed.
 
-    The model is in evaluation mode meanwhile, and afterwards as it was to the bit. Unset, the method is
-    chosen by timing both on the first points, whose losses are kept. Different methods agree to 1e-6, the
-    same method gives the same bits.
+    The model is in evaluation mode meanwhile, and afterwards as it was to the bit. Unset, the method is the
+    loop unless the batch is clearly faster on the first points, whose losses are kept. Different methods
+    agree to 1e-6, the same method gives the same bits.
     """
     evaluator = Evaluator(model, loss, directions)
     with looking(model):
-        untried = len(points) < TRIAL * FEWEST or evaluator.convolves
+        untried = len(points) < FEWEST or evaluator.convolves or evaluator.most < TRIAL
         if method == "loop" or (method is None and untried):
             return evaluator.loop(points), "loop"
         if method == "batch":
@@ -143,23 +145,36 @@ def losses_at(
 
 
 def _timed(evaluator: Evaluator, points: Tensor) -> tuple[Tensor, Method]:
-    size = min(evaluator.most, len(points) // TRIAL)
     found: list[Tensor] = []
-    took: dict[str, float] = {}
-    for name, way in (("loop", evaluator.loop), ("batch", evaluator.batch)):
-        for _ in range(2):  # the first call pays for what is set up once
-            part = points[sum(map(len, found)) :][:size]
-            began = time.perf_counter()
-            try:
-                found.append(way(part))
-            except (RuntimeError, NotImplementedError, ValueError):
-                if name == "loop":
-                    raise
-                took[name] = float("inf")  # the model does what vmap cannot follow
-                break
-            found[-1][-1].item()  # waits for a device that computes on its own
-            took[name] = time.perf_counter() - began
-    rest = points[sum(map(len, found)) :]
-    if took["batch"] < GAIN * took["loop"]:
-        return torch.cat([*found, *map(evaluator.batch, rest.split(evaluator.most))]), "batch"
-    return torch.cat([*found, evaluator.loop(rest)]), "loop"
+
+    def rest() -> Tensor:
+        return points[TRIAL * len(found) :]
+
+    def tried(way: Callable[[Tensor], Tensor]) -> float:
+        began = time.perf_counter()
+        found.append(way(rest()[:TRIAL]))
+        found[-1][-1].item()  # waits for a device that computes on its own
+        return time.perf_counter() - began
+
+    if _clearly_faster(evaluator, tried):
+        return torch.cat([*found, *map(evaluator.batch, rest().split(evaluator.most))]), "batch"
+    return torch.cat([*found, evaluator.loop(rest())]), "loop"
+
+
+def _clearly_faster(
+    evaluator: Evaluator, tried: Callable[[Callable[[Tensor], Tensor]], float]
+) -> bool:
+    """Whether each try of the batch beats all of the loop; noise can only speak for the loop."""
+    loop = min(tried(evaluator.loop) for _ in range(2))  # the first sets up what is needed once
+    if loop > BUSY * TRIAL:
+        return False
+    try:
+        tried(evaluator.batch)  # likewise
+        for _ in range(2):
+            batch = tried(evaluator.batch)
+            loop = min(loop, tried(evaluator.loop))
+            if batch >= GAIN * loop:
+                return False
+    except (RuntimeError, NotImplementedError, ValueError):
+        return False  # the model does what vmap cannot follow
+    return True
