@@ -232,3 +232,21 @@ def test_without_its_packages_the_command_names_the_extra():
     assert done.returncode == 2, done.stderr
     assert "pip install 'activated-gradients[lab]'" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_subset_is_said(data_dir, tmp_path, capsys):
+    """Where a subset takes the place of the dataset, and nowhere else."""
+    small = ("--set", "task.data_options.limit=4", "--set", "batch_size=2")
+    recipe = ("train", "small-cifar100-resnet50-sgdm", "--out", "run", *QUICK, *small)
+    assert run([*recipe, "--set", f"task.data_options.root={data_dir}"]) == 0
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first == (
+        f"gaf: cifar100 (50,000 training samples) is not in {data_dir}: "
+        f"the subset in {data_dir}/cifar-100-subset/cifar-100-binary takes its place"
+    )
+    assert run([*recipe, "--set", f"task.data_options.root={data_dir}"]) == 0
+    assert "takes its place" not in capsys.readouterr().err  # it was finished
+    assert run(["train", "digits-cnn-sgdm", *QUICK, *small]) == 0
+    assert "takes its place" not in capsys.readouterr().err
+    assert run([*recipe[:2], "--set", f"task.data_options.root={tmp_path}"]) == 2
+    assert "gaf data get cifar100" in capsys.readouterr().err

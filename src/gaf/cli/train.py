@@ -132,6 +132,8 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
 
     warnings.showwarning = _warn
     before = (folder / FINISHED).is_file()
+    if not before and _first() and (line := _subset(config)):
+        print(f"gaf: {line}", file=sys.stderr)
     try:
         result = run.train(config, folder, progress=ConsoleProgress(Console(stderr=True)))
     except Interrupted as stopped:
@@ -158,6 +160,19 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
             print("gaf: this run was finished before; nothing was trained", file=sys.stderr)
         print(json.dumps(_plain(result)) if as_json else _sentence(result))
     return 0
+
+
+def _subset(config: RunConfig) -> str:
+    """A line where a subset is trained on in the place of the dataset that the config names."""
+    from gaf.experiments import data
+
+    if config.task.own or not config.task.data:
+        return ""
+    root: Any = config.task.data_options.get("root")
+    try:
+        return data.stand_in(config.task.data, root)
+    except data.DataError:
+        return ""  # the training will say so
 
 
 def _plain(result: Result) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from gaf.experiments.comparison import Difference, Row, Tuning
 from gaf.experiments.engine import record
-from gaf.experiments.engine.files import number
 from gaf.experiments.grid import Outcome
 from gaf.experiments.settings import TUNED, Setting
 from gaf.experiments.statistics import Paired, holm, paired, seeds_needed, verdict
@@ -45,17 +44,11 @@ def history(outcome: Outcome) -> History:
     result = outcome.result
     assert result is not None
     records = record.read(outcome.folder)
-    tests = [
-        (each["step"], number(each[result.score_name]))
-        for each in records
-        if each["kind"] == "test"
-    ]
+    tests = [(each["step"], each[result.score_name]) for each in records if each["kind"] == "test"]
     trained = [each for each in records if each["kind"] == "train"]
     gap = None
     if trained and not result.diverged and "loss" in result.final:
-        last = [
-            number(each["loss"]) for each in trained if each["epoch"] > trained[-1]["epoch"] - 1
-        ]
+        last = [each["loss"] for each in trained if each["epoch"] > trained[-1]["epoch"] - 1]
         gap = result.final["loss"] - statistics.fmean(last)
     return History(tuple(tests), gap)
 

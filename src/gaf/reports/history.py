@@ -13,7 +13,6 @@ from typing import Any
 
 from gaf.experiments.comparison import Comparison
 from gaf.experiments.engine import record
-from gaf.experiments.engine.files import number
 from gaf.experiments.engine.folder import CONFIG
 
 POINTS = 400  # of a curve on the page; more cannot be told apart
@@ -66,9 +65,9 @@ def read(folder: Path, seed: int, score_name: str) -> History:
         for each in record.read(folder):
             kind, step = each["kind"], int(each["step"])
             if kind == "train":
-                loss[step] = float(number(each["loss"]))
+                loss[step] = float(each["loss"])
             elif kind == "test" and score_name in each:
-                score[step] = float(number(each[score_name]))
+                score[step] = float(each[score_name])
             elif kind == "gradients":
                 seen.append({**each, "step": step})
             elif kind == "diverged":

@@ -43,6 +43,11 @@ def count(config: RunConfig) -> int:
     return sum(p.numel() for p in model_of(config).parameters())
 
 
+def test_a_short_name_is_a_recipe_and_not_listed():
+    assert recipes.get("ssd300-voc-small") == recipes.get("small-voc-ssd300-sgdm")
+    assert "ssd300-voc-small" not in recipes.names()
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_builds_model_optimizer_and_schedule(group):
     for each in recipes.groups()[group]:
@@ -220,7 +225,7 @@ def test_small_keeps_the_share_of_the_warm_up():
         ("cifar100-resnet50-sgd", "did you mean 'cifar100-resnet50-sgdm'"),
         ("cifar100-resnet50-sgdm-arctan-0.1-20", "cifar100-resnet50-sgdm-arctan-0.1-20@update"),
         ("small-digits", "unknown recipe 'small-digits'; "),
-        ("ssd300-voc-small", "did you mean 'small-voc-ssd300-sgdm'"),
+        ("ssd300-sgdm-voc-small", "did you mean 'small-voc-ssd300-sgdm'"),
         ("???", "gaf train --list"),
     ],
 )

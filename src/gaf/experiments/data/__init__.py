@@ -10,7 +10,15 @@ from gaf.experiments.data.folder_source import FolderSource
 from gaf.experiments.data.layouts import SPLITS, Options, at_home, default_root
 from gaf.experiments.data.sources import Source, TensorSource
 
-__all__ = ["DataError", "DatasetMissing", "FolderSource", "Source", "TensorSource", "load"]
+__all__ = [
+    "DataError",
+    "DatasetMissing",
+    "FolderSource",
+    "Source",
+    "TensorSource",
+    "load",
+    "stand_in",
+]
 
 
 def load(
@@ -54,7 +62,26 @@ def load(
     for what, choice in (("augment", augment), ("strict", strict)):
         if choice not in (None, True, False):
             raise DataError(f"{what} is true or false, not {choice!r}")
+    options = Options(augment, limit, size, workers, strict)
+    return catalog.find(name).open(split, _folder(root), options)
+
+
+def stand_in(name: str, root: str | Path | None = None) -> str:
+    """A line for whoever trains on a subset, in the place of the whole dataset; else empty.
+
+    Args:
+        name: of the dataset.
+        root: the folder with the datasets, as in :func:`load`.
+    """
+    dataset, folder = catalog.find(name), _folder(root)
+    subset = dataset.subset(folder)
+    if subset is None:
+        return ""
+    whole = f"{dataset.counts['train']:,} training samples"
+    return f"{name} ({whole}) is not in {folder}: the subset in {subset} takes its place"
+
+
+def _folder(root: str | Path | None) -> Path:
     if root is not None and not isinstance(root, str | Path):
         raise DataError(f"root is the path of a folder, not {root!r}")
-    folder = default_root() if root is None else at_home(root)
-    return catalog.find(name).open(split, folder, Options(augment, limit, size, workers, strict))
+    return default_root() if root is None else at_home(root)

@@ -135,6 +135,13 @@ class Dataset:
             raise DatasetMissing(f"{folder} lacks {names}; {self.how_to_get(root)}")
         raise DatasetMissing(f"{self.name} is not in {root}; {self.how_to_get(root)}")
 
+    def subset(self, root: Path) -> Path | None:
+        """The folder of a subset that is read because the whole dataset is not there."""
+        if not self.layouts:
+            return None
+        layout, folder = self.place(root)
+        return folder if folder in [root / name for name in layout.subsets] else None
+
     def how_to_get(self, root: Path) -> str:
         """The end of a sentence about a dataset that is not there."""
         return self.by_hand.format(root=root) or f"get it with: gaf data get {self.name}"

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from gaf.experiments.engine.files import plain
+from gaf.experiments.engine.files import number, plain
 
 METRICS = "metrics.jsonl"
 EVENTS = "tensorboard/events.out.tfevents.0.gaf"
@@ -86,7 +86,14 @@ def _open(path: Path, length: int) -> IO[bytes]:
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """The records of a run, oldest first; a line cut short by a kill is left out."""
+    """The records of a run, oldest first; a line cut short by a kill is left out.
+
+    JSON has no inf and no NaN: they are written as strings, and are numbers again here.
+    """
     path = folder / METRICS
     lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
-    return [json.loads(line) for line in lines]
+    return [json.loads(line, object_hook=_numbers) for line in lines]
+
+
+def _numbers(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: number(value) for key, value in found.items()}

@@ -11,6 +11,9 @@ from gaf.experiments.recipes.laptop import laptop_recipes
 from gaf.experiments.recipes.tables import Recipe, table_recipes
 from gaf.experiments.recipes.voc import voc_recipes
 
+# Short names of recipes, for the command line; a run is named by the recipe.
+SHORT = {"ssd300-voc-small": "small-voc-ssd300-sgdm"}
+
 
 def get(name: str) -> RunConfig:
     """The config of a recipe.
@@ -29,6 +32,7 @@ def names() -> list[str]:
 
 def recipe(name: str) -> Recipe:
     """A recipe with what is known about it: its group, the paper's cell, whether it is a control."""
+    name = SHORT.get(name, name)
     if name not in _recipes():
         raise ValueError(f"unknown recipe {name!r}{_hint(name)}")
     return _recipes()[name]
