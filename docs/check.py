@@ -1,14 +1,18 @@
-"""Check the Markdown pages: every relative link resolves and every Python block compiles.
+"""Check the Markdown pages: links resolve, Python blocks compile, commands in shell blocks exist.
 
-Run by `make docs`. Links to other sites are not followed.
+Run by `make docs`, before blocks.py runs the Python blocks. Links to other sites are not followed. A line
+such as `gaf table cifar100 --dry-run` is parsed by the command itself, which is not started.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,7 +29,7 @@ OTHER_SITE = re.compile(r"^([a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 
 def python_blocks(text: str) -> Iterator[tuple[int, str]]:
     """Each fenced ``python`` block as (number of its first line, its code)."""
-    for language, first, lines in _fenced_blocks(text):
+    for language, first, lines in fenced_blocks(text):
         if language == "python":
             indent = min((len(x) - len(x.lstrip()) for x in lines if x.strip()), default=0)
             yield first, "\n".join(x[indent:] for x in lines) + "\n"
@@ -45,10 +49,75 @@ def complaints(page: Path, root: Path = ROOT) -> Iterator[str]:
             compile_block(code, first, page)
         except SyntaxError as error:
             yield f"{name}:{error.lineno}: Python block does not compile: {error.msg}"
+    for number, line in shell_lines(text):
+        if problem := command_problem(line):
+            yield f"{name}:{number}: {line}: {problem}"
     for number, line in _prose(text):
         for target in (match for pattern in LINKS for match in pattern.findall(line)):
             if not OTHER_SITE.match(target) and (problem := _broken(target, page, root)):
                 yield f"{name}:{number}: link to {target}: {problem}"
+
+
+def shell_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Numbered lines of shell blocks, a line that goes on after a backslash as one."""
+    for language, first, lines in fenced_blocks(text):
+        if language == "bash":
+            begun, number = "", first
+            for place, line in enumerate(lines, start=first):
+                begun, number = (begun + line.strip(), number if begun else place)
+                if begun.endswith("\\"):
+                    begun = begun[:-1]
+                else:
+                    yield number, begun
+                    begun = ""
+
+
+def command_problem(line: str) -> str:
+    """Why a line of a shell block cannot work: no such command or option, target of make, or file."""
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        return str(error)
+    for end in (">", "|", "&&"):
+        words = words[: words.index(end)] if end in words else words
+    if "-m" in words and "gaf.cli" in words:  # torchrun ... -m gaf.cli train ...
+        words = ["gaf", *words[words.index("gaf.cli") + 1 :]]
+    if words[:1] == ["gaf"]:
+        return gaf_problem(words[1:])
+    if words[:1] == ["make"]:
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+        missing = [each for each in words[1:] if "=" not in each and each not in targets]
+        return f"make has no target {missing[0]}" if missing else ""
+    if words[:1] == ["python"] and words[1:] and words[1].endswith(".py"):
+        return "" if (ROOT / words[1]).exists() else f"there is no {words[1]}"
+    return ""
+
+
+def gaf_problem(words: list[str]) -> str:
+    """What ``gaf WORDS`` would say about its words; nothing is run."""
+    from typer import TyperException
+
+    command, name = _gaf(), "gaf"
+    while words and hasattr(command, "commands"):
+        if words[0].startswith("--"):  # --version, --help
+            return "" if words[0] in ("--version", "--help") else f"gaf has no {words[0]}"
+        if words[0] not in command.commands:
+            return f"{name} has no command {words[0]}"
+        command, name, words = command.commands[words[0]], f"{name} {words[0]}", words[1:]
+    try:
+        command.make_context(name, list(words))
+    except TyperException as error:
+        return " ".join(error.format_message().split())
+    return ""
+
+
+@cache
+def _gaf() -> Any:
+    from typer.main import get_command
+
+    from gaf.cli.app import app
+
+    return get_command(app)
 
 
 def _broken(target: str, page: Path, root: Path) -> str:
@@ -78,7 +147,7 @@ def _prose(text: str, keep_code: bool = False) -> Iterator[tuple[int, str]]:
     """Numbered lines outside fenced blocks, by default without inline code."""
     fenced = {
         number
-        for _, first, lines in _fenced_blocks(text)
+        for _, first, lines in fenced_blocks(text)
         for number in range(first - 1, first + len(lines) + 1)
     }
     for number, line in enumerate(text.splitlines(), start=1):
@@ -86,7 +155,7 @@ def _prose(text: str, keep_code: bool = False) -> Iterator[tuple[int, str]]:
             yield number, line if keep_code else INLINE_CODE.sub("", line)
 
 
-def _fenced_blocks(text: str) -> Iterator[tuple[str, int, list[str]]]:
+def fenced_blocks(text: str) -> Iterator[tuple[str, int, list[str]]]:
     """Each fenced block as (language, number of the first line inside, lines inside)."""
     ticks, language, first, inside = "", "", 0, []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -102,18 +171,26 @@ def _fenced_blocks(text: str) -> Iterator[tuple[str, int, list[str]]]:
         yield language, first, inside
 
 
+def pages() -> list[Path]:
+    """README.md and the other pages of the repository, without what was built from them."""
+    found = [ROOT / "README.md", *sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})]
+    return [page for page in dict.fromkeys(found) if "_build" not in page.parts]
+
+
 def main() -> int:
     """Check all pages; the exit status is 1 when there is a complaint."""
-    pages = [ROOT / "README.md", *sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})]
-    pages = list(dict.fromkeys(pages))
-    if not pages[0].exists():
+    if not (ROOT / "README.md").exists():
         print("README.md: no such file", file=sys.stderr)
         return 1
-    found = [line for page in pages for line in complaints(page)]
+    found = [line for page in pages() for line in complaints(page)]
     for line in found:
         print(line, file=sys.stderr)
-    blocks = sum(1 for page in pages for _ in python_blocks(page.read_text("utf-8")))
-    print(f"{len(pages)} pages, {blocks} Python blocks, {len(found)} complaints")
+    texts = [page.read_text("utf-8") for page in pages()]
+    blocks = sum(1 for text in texts for _ in python_blocks(text))
+    commands = sum(line.startswith("gaf") for text in texts for _, line in shell_lines(text))
+    print(
+        f"{len(texts)} pages, {blocks} Python blocks, {commands} commands, {len(found)} complaints"
+    )
     return 1 if found else 0
 
 

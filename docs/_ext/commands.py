@@ -1,0 +1,64 @@
+"""The command line's reference, written into docs/commands.md from the commands themselves at build time.
+
+The page holds `<!-- commands -->`, which a code host does not show; here it becomes a section for each
+command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+HERE = "<!-- commands -->"
+
+
+def write(app: Any, name: str, source: list[str]) -> None:
+    """Put the sections into the page, as Sphinx reads it."""
+    if HERE in source[0]:
+        source[0] = source[0].replace(HERE, "\n".join(sections()))
+
+
+def sections() -> Iterator[str]:
+    """Markdown for `gaf` and each of its commands."""
+    from typer.main import get_command
+
+    from gaf.cli.app import app
+
+    group: Any = get_command(app)
+    for name, command in sorted(group.commands.items()):
+        yield from section(f"gaf {name}", command)
+        for below, inner in getattr(command, "commands", {}).items():
+            yield from section(f"gaf {name} {below}", inner, level=3)
+
+
+def section(name: str, command: Any, level: int = 2) -> Iterator[str]:
+    """One command: what it does, an example, its arguments and options."""
+    context = command.make_context(name, [], resilient_parsing=True)
+    about, _, example = (command.help or "").partition("Example:")
+    yield f"{'#' * level} {name}\n"
+    yield f"{_prose(about.strip())}\n"
+    if example:
+        yield f"```bash\n{example.strip()}\n```\n"
+    if hasattr(command, "commands"):
+        return
+    # an option with "[default: ...]" has two spaces before it
+    records = [each.get_help_record(context) for each in command.get_params(context)]
+    yield "| | |\n|---|---|"
+    for what, meaning in filter(None, records):
+        said, _, extra = meaning.partition("  [")
+        default = f" *{_prose(extra.rstrip(']'))}*" if extra else ""
+        yield f"| `{what.replace('|', chr(92) + '|')}` | {_prose(said)}{default} |"
+    yield ""
+
+
+def _prose(text: str) -> str:
+    """As Markdown shows it unchanged."""
+    for mark in "*_<>|[]":
+        text = text.replace(mark, f"\\{mark}")
+    return text
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.connect("source-read", write)
+    return {"parallel_read_safe": True}

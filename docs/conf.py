@@ -1,0 +1,47 @@
+"""How Sphinx makes the site of docs/: `make docs` writes it to docs/_build/html, to be read offline."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
+
+project = "Activated Gradients"
+author = "The Activated Gradients contributors"
+project_copyright = author
+version = release = installed("activated-gradients")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions += ["commands", "docstrings", "links"]  # docs/_ext
+exclude_patterns = ["_build", "_ext", "_static"]
+
+# Pages read alike here and on a code host: plain Markdown, anchors as hosts make them.
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+
+autodoc_default_options = {"members": True, "show-inheritance": True, "member-order": "bysource"}
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+# Signatures of what needs a framework are shown without it.
+autodoc_mock_imports = ["accelerate", "jax", "keras", "lightning", "optax", "transformers"]
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+
+# A reference to a name of ours must resolve. Not so types of signatures, which autodoc writes as classes by
+# the module that holds them, and names of torch, whose pages are not fetched.
+nitpicky = True
+nitpick_ignore_regex = [(r"py:.*", r"(?!gaf\.).*"), (r"py:class", r"gaf\.\w+\..*")]
+
+html_theme = "furo"
+html_title = "Activated Gradients"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
+copybutton_exclude = ".linenos, .gp"
