@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 BENCH ?= --growth --training --save
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint bench docs clean
+.PHONY: help demo test test-slow lint bench docs dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,19 @@ bench: $(READY) ## time the optimizers against torch's own (BENCH="--quick": und
 
 docs: $(READY) ## check the Markdown pages: links resolve, Python blocks compile
 	@$(BIN)/python docs/check.py
+
+# The wheel is built from the sdist, so that a file missing there is missed here. Only the core and what the tests import
+# are installed, away from this folder's src/.
+CLEAN := build/clean
+CORE_TESTS := tests/functions tests/optim tests/kernels
+dist: $(READY) ## build the sdist and the wheel, install it in a clean environment, run the core tests there
+	@rm -rf dist $(CLEAN)
+	@$(BIN)/python -m build
+	@$(PYTHON) -m venv $(CLEAN)
+	@$(CLEAN)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt dist/*.whl
+	@cd build && clean/bin/python -c 'import gaf; print("gaf", gaf.__version__, "from", gaf.__file__)'
+	@$(CLEAN)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt pytest pytest-xdist hypothesis numpy
+	@$(CLEAN)/bin/python -m pytest -q -n 2 -m "not slow" $(CORE_TESTS)
 
 clean: ## remove the virtual environment, builds and caches
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis

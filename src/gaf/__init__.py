@@ -5,6 +5,8 @@ One line in any training: pass ``activation=`` to :class:`gaf.SGD`, :class:`gaf.
 you would call ``clip_grad_norm_``.
 """
 
+from importlib.metadata import version
+
 from gaf.functions import Activation, Arctan, Log, Tanh, names, parse, register, verify
 from gaf.optim import (
     PLACEMENTS,
@@ -24,7 +26,7 @@ from gaf.optim import (
     is_activated,
 )
 
-__version__ = "0.1.0"
+__version__ = version("activated-gradients")  # from the tag: pyproject.toml
 
 __all__ = [
     "PLACEMENTS",

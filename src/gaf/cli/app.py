@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from gaf import __version__
 from gaf.cli.bench import bench
 from gaf.cli.compare import compare
 from gaf.cli.data import data
@@ -37,7 +37,7 @@ app.add_typer(data, name="data")
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"gaf {version('activated-gradients')}")
+        print(f"gaf {__version__}")
         raise typer.Exit
 
 
