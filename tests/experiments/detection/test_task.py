@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,27 @@ def test_two_processes_measure_what_one_does(tmp_path):
     sets = [part for each in (*QUICK, *still) for part in ("--set", each)]
     torchrun(2, ["train", BASE, "--out", str(tmp_path / "two"), *sets])
     assert read_result(tmp_path / "two").final == pytest.approx(one.final, rel=1e-4)
+
+
+WITHOUT_TORCHVISION = """
+import sys
+sys.modules["torchvision"] = None  # whoever imports it gets an ImportError
+from gaf.cli.app import run
+quick = {quick!r}
+sets = [part for each in quick for part in ("--set", each)]
+assert run(["train", "ssd300-voc-small", "--out", "run", *sets]) == 0
+assert run(["detect", "run", {photo!r}, "--out", "pictures"]) == 0
+"""
+
+
+@pytest.mark.slow
+def test_everything_works_without_torchvision(data_dir, tmp_path):
+    """Training, suppression, the metric and pictures, in a process that cannot import it."""
+    photo = data_dir / "voc-subset/VOCdevkit/VOC2012/JPEGImages/2007_000027.jpg"
+    code = WITHOUT_TORCHVISION.format(quick=QUICK, photo=str(photo))
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mAP" in done.stdout
+    assert (tmp_path / "pictures/2007_000027.png").is_file()
