@@ -13,7 +13,9 @@ SLOW = {
     "ddp": "torch",
     "fsdp": "torch",
     "hf_trainer": "transformers",
+    "keras_training": "keras",
     "lightning_trainer": "lightning",
+    "optax_training": "optax",
 }
 EXAMPLES = sorted((Path(__file__).resolve().parent.parent / "examples").glob("*.py"))
 

@@ -4,7 +4,13 @@ import json
 import subprocess
 import sys
 
-FRAMEWORKS = {"lightning": "lightning", "accelerate": "accelerate", "transformers": "transformers"}
+FRAMEWORKS = {
+    "lightning": "lightning",
+    "accelerate": "accelerate",
+    "transformers": "transformers",
+    "keras": "keras",
+    "optax": "jax",  # optax needs it too, and it is asked for first
+}
 
 CODE = f"""
 import importlib, json, sys
