@@ -57,14 +57,17 @@ def main() -> None:
     # What a task of the user's prints must not get between the answers.
     answers = Answers(os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8"))
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    # A process that reads data is forked and closes sys.stdin: it would wait for ever for a thread in it.
+    lines = os.fdopen(os.dup(sys.stdin.fileno()), encoding="utf-8")
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - as long as the process lives
     asked: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_read, args=(asked,), daemon=True).start()
+    threading.Thread(target=_read, args=(lines, asked), daemon=True).start()
     while line := asked.get():
         serve(json.loads(line), answers)
 
 
-def _read(asked: queue.Queue[str]) -> None:
-    for line in sys.stdin:
+def _read(lines: IO[str], asked: queue.Queue[str]) -> None:
+    for line in lines:
         asked.put(line)
     asked.put("")
     os.kill(
