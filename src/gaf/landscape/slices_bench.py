@@ -15,7 +15,7 @@ from gaf.landscape.slices import POINTS, SIDE
 from gaf.landscape.slices_directions import Direction, random_direction
 from gaf.landscape.slices_evaluate import Loss, losses_at
 
-SAMPLES = {"digits MLP": 256, "digits CNN": 64}
+SAMPLES = {"digits MLP": 256, "digits MLP, 16 samples": 16, "digits CNN": 64}
 ROUNDS = 9
 
 
@@ -48,8 +48,9 @@ def measure(rounds: int = ROUNDS, told: Callable[[str], None] = lambda text: Non
 def _measured(rounds: int, told: Callable[[str], None]) -> list[Timed]:
     images, labels = _digits()
     found = []
-    for name, model in (("digits MLP", _mlp()), ("digits CNN", _cnn())):
-        x, y = images[: SAMPLES[name]], labels[: SAMPLES[name]]
+    for name, samples in SAMPLES.items():
+        model = _cnn() if "CNN" in name else _mlp()
+        x, y = images[:samples], labels[:samples]
 
         def loss(m: nn.Module, x: Tensor = x, y: Tensor = y) -> Tensor:
             return nn.functional.cross_entropy(m(x), y)

@@ -23,11 +23,11 @@ Loss = Callable[[nn.Module], Tensor]
 Method = Literal["loop", "batch"]
 
 FEWEST = 512  # points from which on it is tried whether the batch is faster
-TRIAL = 8  # points of a try
 BUSY = 1e-3  # seconds a point: who computes that long does not gain by fewer calls
-MOST = 128  # points at once
+MOST = 32  # points at once: more do not stay in the processor's cache
+TRIAL: dict[Method, int] = {"loop": 8, "batch": MOST}  # points of a try
 BYTES = 1 << 28  # of stacked weights at once
-GAIN = 0.8  # of the loop's fastest try: what the batch's slowest may take
+GAIN = 0.8  # of the loop's fastest try, a point: what the batch's slowest may take
 
 
 class _Lent(nn.Module):
@@ -135,7 +135,7 @@ def losses_at(
     """
     evaluator = Evaluator(model, loss, directions)
     with looking(model):
-        untried = len(points) < FEWEST or evaluator.convolves or evaluator.most < TRIAL
+        untried = len(points) < FEWEST or evaluator.convolves or evaluator.most < MOST
         if method == "loop" or (method is None and untried):
             return evaluator.loop(points), "loop"
         if method == "batch":
@@ -145,34 +145,39 @@ def losses_at(
 
 
 def _timed(evaluator: Evaluator, points: Tensor) -> tuple[Tensor, Method]:
+    ways: dict[Method, Callable[[Tensor], Tensor]] = {
+        "loop": evaluator.loop,
+        "batch": evaluator.batch,
+    }
     found: list[Tensor] = []
+    rest = points
 
-    def rest() -> Tensor:
-        return points[TRIAL * len(found) :]
-
-    def tried(way: Callable[[Tensor], Tensor]) -> float:
+    def tried(method: Method) -> float:
+        """Seconds a point."""
+        nonlocal rest
+        count = TRIAL[method]
         began = time.perf_counter()
-        found.append(way(rest()[:TRIAL]))
-        found[-1][-1].item()  # waits for a device that computes on its own
-        return time.perf_counter() - began
+        losses = ways[method](rest[:count])
+        losses[-1].item()  # waits for a device that computes on its own
+        found.append(losses)
+        rest = rest[count:]
+        return (time.perf_counter() - began) / count
 
-    if _clearly_faster(evaluator, tried):
-        return torch.cat([*found, *map(evaluator.batch, rest().split(evaluator.most))]), "batch"
-    return torch.cat([*found, evaluator.loop(rest())]), "loop"
+    if _clearly_faster(tried):
+        return torch.cat([*found, *map(evaluator.batch, rest.split(evaluator.most))]), "batch"
+    return torch.cat([*found, evaluator.loop(rest)]), "loop"
 
 
-def _clearly_faster(
-    evaluator: Evaluator, tried: Callable[[Callable[[Tensor], Tensor]], float]
-) -> bool:
+def _clearly_faster(tried: Callable[[Method], float]) -> bool:
     """Whether each try of the batch beats all of the loop; noise can only speak for the loop."""
-    loop = min(tried(evaluator.loop) for _ in range(2))  # the first sets up what is needed once
-    if loop > BUSY * TRIAL:
+    loop = min(tried("loop") for _ in range(2))  # the first sets up what is needed once
+    if loop > BUSY:
         return False
     try:
-        tried(evaluator.batch)  # likewise
+        tried("batch")  # likewise
         for _ in range(2):
-            batch = tried(evaluator.batch)
-            loop = min(loop, tried(evaluator.loop))
+            batch = tried("batch")
+            loop = min(loop, tried("loop"))
             if batch >= GAIN * loop:
                 return False
     except (RuntimeError, NotImplementedError, ValueError):
