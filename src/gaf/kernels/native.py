@@ -67,9 +67,10 @@ def _all_alike(lists: Sequence[Sequence[Tensor | None]]) -> bool:
     Each question is asked of all tensors at once, since with a thousand tiny ones it is what a step costs.
     """
     there = [t for tensors in lists for t in tensors if t is not None]
+    # The layout is asked of the parameters alone: sparse gradients are not contiguous.
     if not (
         _PLAIN.issuperset(map(type, there))
-        and {t.layout for t in there} == {torch.strided}
+        and {t.layout for t in lists[0] if t is not None} == {torch.strided}
         and {t.is_cpu for t in there} == {True}
         and all(map(Tensor.is_contiguous, there))
     ):
@@ -77,14 +78,20 @@ def _all_alike(lists: Sequence[Sequence[Tensor | None]]) -> bool:
     types = {t.dtype for t in there}
     if len(types) > 1 or not types.issubset(TYPES):
         return False
-    sizes = [t.numel() for t in lists[0] if t is not None]
-    for tensors in lists[1:]:
-        found = [n if t is None else t.numel() for t, n in zip(tensors, sizes, strict=True)]
-        if found != sizes:
-            return False
+    sizes = _sizes(lists[0])
+    if any(_sizes(tensors, absent=sizes) != sizes for tensors in lists[1:]):
+        return False
     gradients = [t for t in lists[1 if len(lists) > 1 else 0] if t is not None]
     lazy = any(map(Tensor.is_neg, gradients)) or any(map(Tensor._is_zerotensor, gradients))
     return not lazy
+
+
+def _sizes(tensors: Sequence[Tensor | None], absent: Sequence[int] = ()) -> list[int]:
+    """The number of elements of each; for a tensor that is None, what ``absent`` says."""
+    try:
+        return list(map(Tensor.numel, tensors))  # type: ignore[arg-type]
+    except TypeError:
+        return [n if t is None else t.numel() for t, n in zip(tensors, absent, strict=True)]
 
 
 def refusal_of_rows(
@@ -178,7 +185,8 @@ def sgd(
     fresh: list[bool] = []
     velocities: list[Tensor] = []
     if momentum != 0:
-        fresh = [v is None for v in vs]
+        new = [v is None for v in vs]
+        fresh = new if any(new) else []
         velocities = [torch.empty_like(w) if v is None else v for w, v in zip(ws, vs, strict=True)]
     if not ws:
         return []

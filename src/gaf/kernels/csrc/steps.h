@@ -43,11 +43,12 @@ GAF_INLINE uint16_t gaf_store_f16(float x) {
 
 /* A loop takes its elements in strips of a fixed length: the compiler unrolls a strip into independent vectors, and
  * before each strip one further ahead is fetched, so that the arithmetic of one overlaps with the loads of the next. */
-#define GAF_STRIP 32      /* elements */
+#define GAF_STRIP 32      /* elements; Adam's four tensors and its arithmetic leave registers for no more */
+#define GAF_SGD_STRIP 64
 #define GAF_FETCH 2048    /* bytes ahead; beyond the end of a tensor a prefetch does nothing */
 
-GAF_INLINE void gaf_prefetch(const void *p, size_t width) {
-    for (size_t i = 0; i < GAF_STRIP * width; i += 64) __builtin_prefetch((const char *)p + GAF_FETCH + i);
+GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)p + GAF_FETCH + i);
 }
 
 #define GAF_SGD(NAME, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, BEFORE, CARRY)                                   \
@@ -57,13 +58,13 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t width) {
         const E *restrict g = g_;                                                                                 \
         E *restrict v = v_;                                                                                       \
         const gaf_factors p = s->factors;                                                                         \
-        const C sign = (C)s->sign, scale = (C)s->inverse_scale, decay = (C)s->weight_decay;                       \
+        const C scale = (C)(s->sign * s->inverse_scale), decay = (C)s->weight_decay;                              \
         const C inner = (C)s->inner, outer = (C)s->outer, momentum = (C)s->momentum;                              \
         const C gain = (C)s->gain;                                                                                \
         const int decays = s->weight_decay != 0, nesterov = s->nesterov;                                          \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                       \
             C weight = LOAD(w[i]);                                                                                \
-            C d = sign * (scale * (C)LOAD(g[i]));                                                                 \
+            C d = scale * (C)LOAD(g[i]);                                                                          \
             if (BEFORE) d = gaf_##FUNCTION##_##SUFFIX(d, p);                                                      \
             d = decays ? GAF_FMA(decay, weight, d) : d;                                                           \
             if (!BEFORE) d = inner * d;                                                                           \
@@ -80,12 +81,12 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t width) {
     }                                                                                                             \
     static void NAME(const gaf_sgd_args *restrict s, void *restrict w, const void *restrict g, void *restrict v,  \
                      int fresh, ptrdiff_t n) {                                                                    \
-        for (; n >= GAF_STRIP; n -= GAF_STRIP) {                                                                  \
-            gaf_prefetch(w, sizeof(E)), gaf_prefetch(g, sizeof(E));                                               \
-            if (CARRY) gaf_prefetch(v, sizeof(E));                                                                \
-            NAME##_strip(s, w, g, v, fresh, GAF_STRIP);                                                           \
-            w = (E *)w + GAF_STRIP, g = (const E *)g + GAF_STRIP;                                                 \
-            if (CARRY) v = (E *)v + GAF_STRIP;                                                                    \
+        for (; n >= GAF_SGD_STRIP; n -= GAF_SGD_STRIP) {                                                          \
+            gaf_prefetch(w, GAF_SGD_STRIP * sizeof(E)), gaf_prefetch(g, GAF_SGD_STRIP * sizeof(E));               \
+            if (CARRY) gaf_prefetch(v, GAF_SGD_STRIP * sizeof(E));                                                \
+            NAME##_strip(s, w, g, v, fresh, GAF_SGD_STRIP);                                                       \
+            w = (E *)w + GAF_SGD_STRIP, g = (const E *)g + GAF_SGD_STRIP;                                         \
+            if (CARRY) v = (E *)v + GAF_SGD_STRIP;                                                                \
         }                                                                                                         \
         NAME##_strip(s, w, g, v, fresh, n);                                                                       \
     }
@@ -100,14 +101,14 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t width) {
         E *restrict v = v_;                                                                                       \
         E *restrict top = top_;                                                                                   \
         const gaf_factors p = s->factors;                                                                         \
-        const C sign = (C)s->sign, scale = (C)s->inverse_scale, shrink = (C)s->shrink;                            \
+        const C scale = (C)(s->sign * s->inverse_scale), shrink = (C)s->shrink;                                   \
         const C decay = (C)s->weight_decay, rate = (C)s->rate;                                                    \
         const C beta2 = (C)s->beta2, one_minus_beta2 = (C)s->one_minus_beta2, eps = (C)s->eps;                    \
         const C size = (C)step_size, inverse_root = (C)(1.0 / root_correction);                                   \
         const int decays = s->weight_decay != 0, near = s->one_minus_beta1 < 0.5;                                 \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                       \
             C weight = shrink * (C)LOAD(w[i]);                                                                    \
-            C d = gaf_##FUNCTION##_##SUFFIX(sign * (scale * (C)LOAD(g[i])), p);                                   \
+            C d = gaf_##FUNCTION##_##SUFFIX(scale * (C)LOAD(g[i]), p);                                            \
             d = decays ? GAF_FMA(decay, weight, d) : d;                                                           \
             C mean = LOAD(m[i]);                                                                                  \
             mean = GAF_FMA(rate, d - mean, near ? mean : d); /* from the nearer end, as torch's lerp */           \
@@ -125,9 +126,9 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t width) {
     static void NAME(const gaf_adam_args *restrict s, void *restrict w, const void *restrict g, void *restrict m, \
                      void *restrict v, void *restrict top, double step_size, double root_correction, ptrdiff_t n) {\
         for (; n >= GAF_STRIP; n -= GAF_STRIP) {                                                                  \
-            gaf_prefetch(w, sizeof(E)), gaf_prefetch(g, sizeof(E));                                               \
-            gaf_prefetch(m, sizeof(E)), gaf_prefetch(v, sizeof(E));                                               \
-            if (AMSGRAD) gaf_prefetch(top, sizeof(E));                                                            \
+            gaf_prefetch(w, GAF_STRIP * sizeof(E)), gaf_prefetch(g, GAF_STRIP * sizeof(E));                       \
+            gaf_prefetch(m, GAF_STRIP * sizeof(E)), gaf_prefetch(v, GAF_STRIP * sizeof(E));                       \
+            if (AMSGRAD) gaf_prefetch(top, GAF_STRIP * sizeof(E));                                                \
             NAME##_strip(s, w, g, m, v, top, step_size, root_correction, GAF_STRIP);                              \
             w = (E *)w + GAF_STRIP, g = (const E *)g + GAF_STRIP;                                                 \
             m = (E *)m + GAF_STRIP, v = (E *)v + GAF_STRIP;                                                       \
@@ -155,7 +156,7 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t width) {
     static int64_t NAME(const gaf_factors *restrict factors, void *restrict g, ptrdiff_t n) {                     \
         BITS largest = 0, bits;                                                                                   \
         for (; n >= GAF_STRIP; n -= GAF_STRIP, g = (E *)g + GAF_STRIP) {                                          \
-            gaf_prefetch(g, sizeof(E));                                                                           \
+            gaf_prefetch(g, GAF_STRIP * sizeof(E));                                                               \
             bits = NAME##_strip(factors, g, GAF_STRIP);                                                           \
             largest = bits > largest ? bits : largest;                                                            \
         }                                                                                                         \
@@ -177,8 +178,8 @@ GAF_INLINE void gaf_stream_strip(float *restrict w, const float *restrict g, flo
 void GAF_STREAM(float *restrict w, const float *restrict g, float *restrict v, float *restrict m, float zero,
                 ptrdiff_t n) {
     for (; n >= GAF_STRIP; n -= GAF_STRIP, w += GAF_STRIP, g += GAF_STRIP, v += GAF_STRIP) {
-        gaf_prefetch(w, 4), gaf_prefetch(g, 4), gaf_prefetch(v, 4);
-        if (m) gaf_prefetch(m, 4);
+        gaf_prefetch(w, GAF_STRIP * sizeof *w), gaf_prefetch(g, GAF_STRIP * sizeof *g), gaf_prefetch(v, GAF_STRIP * sizeof *v);
+        if (m) gaf_prefetch(m, GAF_STRIP * sizeof *m);
         gaf_stream_strip(w, g, v, m, zero, GAF_STRIP);
         if (m) m += GAF_STRIP;
     }
