@@ -9,7 +9,9 @@ import time
 import pytest
 import torch
 
+from gaf.experiments import recipes
 from gaf.experiments.engine.files import DiskFull
+from gaf.experiments.engine.overrides import override
 from gaf.experiments.engine.run import train
 from gaf.experiments.grid import digest, run_grid
 from gaf.experiments.pool import ATTEMPTS, LOG, Pool, cores, gpus, slots
@@ -43,6 +45,21 @@ def test_one_process_serves_many_runs_and_each_is_as_if_alone(tmp_path):
             train(config, tmp_path / f"alone-{config.seed}")
             assert_same_run(outcome.folder, tmp_path / f"alone-{config.seed}")
     assert [p.returncode is not None for p in pool._processes.values()] == [True]
+
+
+@pytest.mark.slow
+def test_runs_whose_data_is_read_by_processes(data_dir, tmp_path):
+    """They are forked from one whose thread waits for the next run, and must not wait for it."""
+    quick = (
+        *("epochs=null", "iterations=1", "batch_size=2", "threads=1", "accelerator=cpu"),
+        *("task.data_options.limit=2", "task.data_options.workers=1"),
+        *("task.model_options.width=0.03125", f"task.data_options.root={data_dir}"),
+    )
+    config = override(recipes.get("small-voc-ssd300-sgdm"), quick)
+    with Pool(1, tmp_path / LOG) as pool:
+        found = pool.submit(config, tmp_path / "run", lambda *_: None)
+        found.result(timeout=120)
+    assert (tmp_path / "run/finished.json").is_file()
 
 
 @pytest.mark.slow
