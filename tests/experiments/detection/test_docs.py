@@ -23,7 +23,8 @@ def test_blocks_run():
 def test_named_recipes_exist():
     named = re.findall(r"gaf train ([a-z0-9]+-[a-z0-9.@+-]+)", PAGE.read_text("utf-8"))
     assert len(named) >= 3
-    assert set(named) <= set(recipes.names())
+    for name in named:
+        recipes.get(name)
 
 
 def test_the_picture_is_there_and_small():
