@@ -58,6 +58,10 @@ def bench(
         bool,
         typer.Option("--detection", help="Only time SSD's matching, loss, decoding, suppression."),
     ] = False,
+    only_auto: Annotated[
+        bool,
+        typer.Option("--auto", help="Only time gaf.Auto against the same f with fixed values."),
+    ] = False,
     only_kernels: Annotated[
         bool, typer.Option("--kernels", help="Only tell which kernels this machine has.")
     ] = False,
@@ -89,6 +93,8 @@ def bench(
         return _time_trainings("grid", repeats or (3 if quick else 7), json_path)
     if only_detection:
         return _time_trainings("detection", repeats or (5 if quick else 15), json_path)
+    if only_auto:
+        return _time_trainings("auto", repeats or (7 if quick else 21), json_path)
     names = tuple(SHAPES) if shapes in (None, "all") else (shapes,)
     if quick and shapes is None:
         names = ("resnet50", "tiny")
@@ -152,11 +158,11 @@ def _tell_kernels(json_path: Path | None) -> int:
 
 
 def _time_trainings(what: str, repeats: int, json_path: Path | None) -> int:
-    """``engine``, ``grid`` or ``detection``: modules that need more than the rest of the bench."""
+    """``engine``, ``grid``, ``detection`` or ``auto``: what is timed by itself."""
     try:
-        from gaf.cli.bench import detection, engine, grid
+        from gaf.cli.bench import auto, detection, engine, grid
 
-        module = {"engine": engine, "grid": grid, "detection": detection}[what]
+        module = {"engine": engine, "grid": grid, "detection": detection, "auto": auto}[what]
         found = module.measure(repeats, Console(stderr=True))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("gaf"):

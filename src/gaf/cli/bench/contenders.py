@@ -100,7 +100,7 @@ def contenders(optimizer: str, model: Model, implementations: Sequence[str]) -> 
     params, states = model.params, [model.state(name) for name in STATE[optimizer]]
     found: dict[Rule, Step] = {}
     for implementation in implementations:
-        found[Rule(optimizer, "torch", implementation)] = _step(
+        found[Rule(optimizer, "torch", implementation)] = step_of(
             torch.optim, optimizer, model, implementation
         )
     if "fused" in implementations:
@@ -109,7 +109,7 @@ def contenders(optimizer: str, model: Model, implementations: Sequence[str]) -> 
             found[Rule(optimizer, name, "fused")] = lambda clip=clip: (clip(params), torch_fused())
     for rule in _ours(optimizer, implementations):
         assert rule.implementation is not None
-        found[rule] = _step(
+        found[rule] = step_of(
             gaf,
             optimizer,
             model,
@@ -133,7 +133,7 @@ def _ours(optimizer: str, implementations: Sequence[str]) -> Iterator[Rule]:
             yield Rule(optimizer, "gaf", how, f, placement)
 
 
-def _step(house: Any, optimizer: str, model: Model, implementation: str, **extra: Any) -> Step:
+def step_of(house: Any, optimizer: str, model: Model, implementation: str, **extra: Any) -> Step:
     """``step`` of the optimizer of torch.optim or of gaf, with the shared state in it."""
     flags = {"foreach": False} if implementation == "single" else {implementation: True}
     opt = getattr(house, optimizer)(model.params, **HYPER[optimizer], **flags, **extra)

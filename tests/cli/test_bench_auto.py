@@ -1,0 +1,26 @@
+"""`gaf bench --auto`, on a few tensors. No test looks at how long anything took."""
+
+import json
+
+import pytest
+
+from gaf.cli.app import run
+from gaf.cli.bench import auto
+from gaf.cli.bench.shapes import Shapes
+from gaf.kernels import native
+
+
+@pytest.mark.skipif(not native.INSTRUCTION_SETS, reason="needs the native kernels")
+def test_auto_is_measured_beside_the_fixed_function(tmp_path, capsys, monkeypatch):
+    few = {name: Shapes(name, name, ((4, 3), (5,))) for name in auto.ON}
+    monkeypatch.setattr(auto, "SHAPES", few)
+    path = tmp_path / "auto.json"
+    assert run(["bench", "--auto", "--repeats", "2", "--json", str(path)]) == 0
+    found = json.loads(path.read_text("utf-8"))
+    out = capsys.readouterr().out
+    for name in auto.ON:
+        assert few[name].label in out
+        for place in auto.PLACEMENTS:
+            each = found["shapes"][name][place]
+            assert each["ratio"]["n"] == 2
+            assert each["auto"]["median"] > each["fixed"]["median"] > 0  # it does more
