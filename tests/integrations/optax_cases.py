@@ -247,6 +247,7 @@ class OnlyTorch(gaf.Activation):
         return xp.clamp(g, -1, 1) if g.min() < 0 else xp.addcmul(g, g, g)
 
 
+@pytest.mark.slow
 def test_own_functions():
     found, _ = activate("ownforjax(0.5)").update(jnp.asarray(0.5), optax.EmptyState())
     assert float(found) == 0.25
