@@ -25,8 +25,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 BACKEND = keras.backend.backend()
 STEPS = 6
 SGD = {"learning_rate": 0.05, "momentum": 0.9}
-# The largest differences seen: 6e-8 in each on torch and in float32 on JAX, where XLA keeps more digits between
-# the operations of half precision: 2.7e-4 and 5.6e-5.
+# The largest differences seen: 6e-8 in each on torch, and in float32 on JAX. In half precision XLA keeps more
+# digits between operations: 2.7e-4 and 5.6e-5.
 NEAR = dict.fromkeys(("float32", "bfloat16", "float16"), 3e-7)
 if BACKEND == "jax":
     NEAR |= {"bfloat16": 1e-3, "float16": 2e-4}
