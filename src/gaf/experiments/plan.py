@@ -20,10 +20,10 @@ from gaf.experiments.settings import (
     without_function,
 )
 
-# What any answer to "does it help?" has to stand beside, and two functions, one of them bounded.
+# What any answer to "does it help?" has to stand beside, two functions, one of them bounded, and Auto.
 SETTINGS = (
     *("tuned", "adam", "clip-value-0.1", "clip-norm-0.1"),
-    *("arctan(0.1, 20)", "log(0.1, 20)"),
+    *("arctan(0.1, 20)", "log(0.1, 20)", "auto"),
 )
 SEEDS = 5
 CNN_EPOCHS = 8  # of the recipe's 20
