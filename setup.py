@@ -17,11 +17,12 @@ setup(
             # neither touches the meaning of NaN, inf or subnormals, as -ffast-math would.
             extra_compile_args=[
                 *("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math"),
-                *("-fschedule-insns", "-fsched-pressure"),
+                *("-fschedule-insns", "-fsched-pressure", "-g0"),
             ],
             libraries=["m", "pthread", "dl"],
             py_limited_api=True,
             optional=True,  # without a compiler gaf.kernels.foreach serves
         )
     ],
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},  # one wheel for every Python from 3.10 on
 )
