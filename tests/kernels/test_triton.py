@@ -473,6 +473,54 @@ def test_adam_refuses_counts_on_the_host():
         adam_step(w, w.clone(), [*state, [steps[0].cpu()]], "tanh")
 
 
+# --- Auto, whose alpha and beta are another for each tensor ---------------------------------------------
+
+
+def with_auto(monkeypatch, make, *, by_kernel: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """Weights and Auto's state after some steps on tensors whose gradients are decades apart."""
+    ps = [randn(n, dtype=torch.float32, seed=n).requires_grad_() for n in (45, 7, 1, 300)]
+    opt = make(ps)
+    with monkeypatch.context() as patch:
+        if by_kernel:
+            for module in ("sgd", "adam"):
+                patch.setattr(f"gaf.optim.{module}.kernels", lambda how: kernels)
+        for step in range(3):
+            for i, p in enumerate(ps):
+                p.grad = 10.0 ** (-3 * i) * gradient(p.numel(), dtype=torch.float32, seed=step)
+            opt.step()
+    return [p.detach() for p in ps], [opt.state[p]["gaf_auto"] for p in ps]
+
+
+AUTO = {
+    **{
+        place: functools.partial(gaf.SGD, lr=0.1, momentum=0.9, placement=place)
+        for place in gaf.PLACEMENTS
+    },
+    "adam": functools.partial(gaf.Adam, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("name", AUTO)
+def test_auto(name, monkeypatch):
+    make = functools.partial(AUTO[name], activation=gaf.Auto(), foreach=False)
+    (ours, states), (theirs, expected) = (
+        with_auto(monkeypatch, make, by_kernel=by_kernel) for by_kernel in (True, False)
+    )
+    check_close(ours, theirs, torch.float32)
+    for a, b in zip(states, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_factors_of_the_wrong_tensors_are_seen(monkeypatch):
+    own = kernels._Batch.factors
+    make = functools.partial(AUTO["gradient"], activation=gaf.Auto(), foreach=False)
+    theirs, _ = with_auto(monkeypatch, make, by_kernel=False)
+    monkeypatch.setattr(kernels._Batch, "factors", lambda self, rows: own(self, rows.flip(0)))
+    ours, _ = with_auto(monkeypatch, make, by_kernel=True)
+    with pytest.raises(AssertionError):
+        check_close(ours, theirs, torch.float32)
+
+
 # --- loss scaling ---------------------------------------------------------------------------------------
 
 
