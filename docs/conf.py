@@ -20,9 +20,9 @@ exclude_patterns = ["_build", "_ext", "_static"]
 
 # Pages read alike here and on a code host: plain Markdown, anchors as hosts make them.
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
+smartquotes_action = "qe"  # not dashes: --quick is an option
 
-autodoc_default_options = {"members": True, "show-inheritance": True, "member-order": "bysource"}
+autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
@@ -30,6 +30,7 @@ autodoc_preserve_defaults = True
 autodoc_mock_imports = ["accelerate", "jax", "keras", "lightning", "optax", "transformers"]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_param = False  # "params, lr, momentum: as in torch" stays one line
 napoleon_use_rtype = False
 
 # A reference to a name of ours must resolve. Not so types of signatures, which autodoc writes as classes by

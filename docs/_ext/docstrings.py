@@ -1,13 +1,36 @@
 """Docstrings are written to be read as text; here they become what Sphinx parses.
 
-|g| is an absolute value, not a substitution, and a list of arguments may run over several lines.
+|g| is an absolute value, not a substitution; a list of arguments may run over several lines; a property may
+begin with a formula and a colon, which napoleon would take for a type; and the few formulas in TeX are shown
+in Unicode, so that no page needs a script for them.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
+from sphinx.util.inspect import stringify_signature
+
+TEX = re.compile(r":math:`(.*?)`")
+SIGNS = {
+    r"\leftarrow": "←",
+    r"\mathrm{sign}": "sign",
+    r"\alpha": "α",
+    r"\beta": "β",
+    r"\eta": "η",
+    r"\lambda": "λ",
+    r"\mu": "μ",
+    r"\nabla": "∇",
+    r"\tau": "τ",
+    r"\arctan": "arctan",
+    r"\tanh": "tanh",
+    r"\ln": "ln",
+    r"\,": " ",
+    r"\pi": "π",
+    "_0": "₀",
+}
 BARS = re.compile(r"(``.*?``|:\w+:`.*?`)|\|")
 MORE_NAMES = re.compile(r"^\s+[\w, ]+,$")
 
@@ -21,11 +44,38 @@ def mend(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]
         elif line.lstrip().startswith((">>>", "...")):
             mended.append(line)
         else:
-            mended.append(BARS.sub(lambda found: found[1] or r"\|", line))
+            mended.append(BARS.sub(lambda found: found[1] or r"\|", TEX.sub(_in_unicode, line)))
+    if what == "property" and mended:
+        mended[0] = mended[0].replace(": ", " – ", 1)
     lines[:] = mended
+
+
+def dashes(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
+    """Napoleon's, between a parameter and what it is; elsewhere two hyphens begin an option."""
+    lines[:] = [line.replace("** -- ", "** – ") for line in lines]
+
+
+def signature(app: Any, what: str, name: str, of: Any, options: Any, said: str, back: str) -> Any:
+    """Of a class whose base is a framework's that is mocked: that of its own __init__."""
+    if what != "class" or said != "(*args: Any, **kwargs: Any)" or "__init__" not in vars(of):
+        return None
+    own = inspect.signature(of.__init__)
+    without_self = own.replace(parameters=list(own.parameters.values())[1:])
+    return stringify_signature(without_self, show_return_annotation=False), back
+
+
+def _in_unicode(found: re.Match[str]) -> str:
+    text = found[1]
+    for tex, sign in SIGNS.items():
+        text = text.replace(tex, sign)
+    if "\\" in text:
+        raise ValueError(f"docs/_ext/docstrings.py does not know how to show {found[1]!r}")
+    return text
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx; napoleon has priority 500."""
     app.connect("autodoc-process-docstring", mend, priority=400)
+    app.connect("autodoc-process-docstring", dashes, priority=600)
+    app.connect("autodoc-process-signature", signature)
     return {"parallel_read_safe": True}

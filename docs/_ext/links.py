@@ -1,8 +1,8 @@
 """Links that plain Markdown cannot make: from `gaf.SGD` in a sentence to its place in the reference.
 
 Pages stay Markdown that a code host shows well; here inline code that names something of the reference leads
-there, a type in a signature leads to the name under which it is documented, and links into the repository lead to
-what the site can give of it.
+there, a type in a signature leads to the name under which it is documented, and links into the repository
+lead to what the site can give of it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
+
+LONG = 20  # characters of a name in a table
 
 
 class NamesToReference(SphinxPostTransform):
@@ -37,6 +39,25 @@ class NamesToReference(SphinxPostTransform):
             )
             if found is not None:
                 literal.replace_self(found)
+
+
+class BreakableNames(SphinxPostTransform):
+    """A long dotted name in a table may break after a dot, so that the other columns have room."""
+
+    default_priority = 900
+    builders = ("html",)
+
+    def run(self, **_: Any) -> None:
+        """Where a browser may break, there is nothing to copy."""
+        for entry in self.document.findall(nodes.entry):
+            for literal in entry.findall(nodes.literal):
+                text = literal.astext()
+                if len(text) > LONG and " " not in text and "." in text:
+                    *parts, last = text.split(".")
+                    literal.clear()
+                    for part in parts:
+                        literal += [nodes.Text(f"{part}."), nodes.raw("", "<wbr>", format="html")]
+                    literal += nodes.Text(last)
 
 
 class OutsideTheSite(SphinxTransform):
@@ -96,5 +117,6 @@ def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
     app.add_transform(OutsideTheSite)
     app.add_post_transform(NamesToReference)
+    app.add_post_transform(BreakableNames)
     app.connect("missing-reference", as_documented)
     return {"parallel_read_safe": True}

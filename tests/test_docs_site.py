@@ -1,0 +1,112 @@
+"""The site of docs/ builds without a warning, and each of its pages is sound in a browser."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.browser import Browser, needs_chromium
+
+ROOT = Path(__file__).resolve().parent.parent
+DESKTOP, PHONE = 1280, 390
+SPHINX = ("genindex", "py-modindex", "search")  # pages of its own
+pytestmark = pytest.mark.slow
+
+
+def build(docs, out):
+    """Sphinx's exit status, with warnings as errors, and what it complained about."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "--keep-going",
+            "-q",
+            "-d",
+            f"{out}-trees",
+            docs,
+            out,
+        ],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("furo")
+    out = tmp_path_factory.mktemp("site") / "html"
+    status, said = build(ROOT / "docs", out)
+    assert status == 0, said
+    return out
+
+
+def pages(site):
+    return sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
+
+
+def test_every_page_of_docs_is_in_the_site(site):
+    sources = [path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts]
+    built = {path.relative_to(site).with_suffix("") for path in pages(site)}
+    assert {path.relative_to(ROOT / "docs").with_suffix("") for path in sources} <= built
+
+
+def test_commands_and_reference_are_made_from_the_code(site):
+    commands = (site / "commands.html").read_text("utf-8")
+    for command in ("gaf compare", "gaf theory", "gaf data get", "--dry-run"):
+        assert command in commands
+    reference = (site / "api" / "gaf.html").read_text("utf-8")
+    import gaf
+
+    for name in gaf.__all__:
+        assert f'id="gaf.{name}"' in reference, f"{name} is not in the reference"
+    # inline code of a page leads to it
+    assert 'href="api/gaf.html#gaf.activate_grad_"' in (site / "clip-grad-norm.html").read_text()
+
+
+@needs_chromium
+def test_pages_in_a_browser(site):
+    with Browser() as browser:
+        for path in pages(site):
+            page = browser.open(path, width=DESKTOP)
+            name = path.relative_to(site)
+            assert page.complaints == [], name
+            assert page.requests == [], name
+            titles = page.run("document.querySelectorAll('h1').length")
+            assert titles == 1 or name.stem in SPHINX, name
+            for width in (DESKTOP, PHONE):
+                page.resize(width, 900)
+                wide = page.run("document.documentElement.scrollWidth")
+                assert wide <= width, f"{name} is {wide} pixels wide on a screen of {width}"
+            images = "[...document.images].filter(i => i.complete && !i.naturalWidth).length"
+            assert page.run(images) == 0, f"{name} has an image that does not load"
+            page.send("Page.close")
+
+
+WRONG = {
+    "[b](missing.md)": "missing.md",
+    "[b](#nowhere)": "nowhere",
+    "```{eval-rst}\n.. autofunction:: gaf.no_function\n```": "no_function",
+    "```{eval-rst}\n:func:`gaf.no_name`\n```": "gaf.no_name",
+}
+
+
+def test_what_is_wrong_fails_the_build(tmp_path):
+    pytest.importorskip("furo")
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    shutil.copy(ROOT / "docs" / "conf.py", docs)
+    for folder in ("_ext", "_static"):
+        shutil.copytree(ROOT / "docs" / folder, docs / folder)
+    (docs / "index.md").write_text("\n\n".join(["# A", *WRONG]))
+    status, said = build(docs, tmp_path / "html")
+    assert status != 0
+    for word in WRONG.values():
+        assert word in said, f"nothing is said of {word}"
