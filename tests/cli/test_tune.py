@@ -69,6 +69,16 @@ def test_bad_input_is_one_sentence_and_exit_status_2(tune, tmp_path):
         assert says in last, (args, last)
 
 
+def test_ctrl_c_outside_of_the_races_is_one_line(tune, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gaf.tuning.tune.probe", stopped)
+    status, _, err = tune("--task", KIND)
+    assert status == 130
+    assert err.splitlines()[-1].startswith("gaf: stopped; go on with: gaf ")
+
+
 @pytest.mark.slow
 def test_it_tunes_explains_and_goes_on(tune, tmp_path):
     status, out, err = tune(*SMALL, "--out", "first", "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -49,6 +50,9 @@ def ends_well(command: Sequence[str], *folders: Path) -> Iterator[None]:
     except Stopped as stopped:
         print(f"gaf: {stopped}; go on with: {shlex.join(command)}", file=sys.stderr)
         raise typer.Exit(128 + stopped.number) from None
+    except KeyboardInterrupt:  # between two grids, or a second Ctrl-C
+        print(f"gaf: stopped; go on with: {shlex.join(command)}", file=sys.stderr)
+        raise typer.Exit(128 + signal.SIGINT) from None
     except DiskFull as full:
         print(f"gaf: {full}", file=sys.stderr)
         raise typer.Exit(1) from None

@@ -177,7 +177,8 @@ def conclude(found: Found) -> str:
     n = len(found.scores)
     base, control = found.baseline, found.control
     mine = _mean(found.scores)
-    told = f"{found.winner.name} has a mean {found.score_name} of {mine:.4g} over {n} seeds"
+    mean = f"a mean {found.score_name} of {mine:.4g} over {n} seeds"
+    told = f"{found.winner.name} has {mean}"
     against = f"{_difference(base)} against the baseline, {_difference(control)} against its matched control"
     if found.helps:
         return f"{told}: {against}."
@@ -186,7 +187,7 @@ def conclude(found: Found) -> str:
             f"{told}: {against}. It beats the baseline, but not its matched control: a learning rate times "
             f"{found.winner.function.slope:.3g} does the same."
         )
-    return f"No candidate beats the baseline. The best, {told}: {against}."
+    return f"No candidate beats the baseline. The best, {found.winner.name}, has {mean}: {against}."
 
 
 def _difference(against: Against) -> str:
