@@ -137,9 +137,9 @@ def main(names: Sequence[str]) -> int:
         if said:
             print(said, file=sys.stderr)
         if len(names) or seconds > 5:
-            print(f"{page.relative_to(ROOT)}: {seconds:.0f} s")
+            print(f"{page.name}: {seconds:.0f} s")
     left_out = [block for each in texts.values() for block in each if block.not_run]
-    count = sum(len(texts[page]) for page in chosen)
+    count = sum(not block.not_run for each in texts.values() for block in each)
     failed = sum(bool(said) for _, said in found.values())
     print(
         f"{count} blocks of {len(chosen)} pages run, {failed} pages fail, {len(left_out)} blocks "

@@ -1,7 +1,4 @@
-"""Draw the pictures of these pages that are no figures of the paper.
-
-`python docs/draw.py` writes docs/images/*.svg.
-"""
+"""Draw the pictures of these pages: `python docs/draw.py` writes them to docs/images."""
 
 from __future__ import annotations
 
@@ -10,11 +7,12 @@ from pathlib import Path
 
 import matplotlib
 import torch
+from PIL import Image
 
 import gaf
 from gaf.experiments.engine.files import write_whole
-from gaf.reports.figures import style
-from gaf.reports.figures.save import METADATA
+from gaf.reports.figures import Settings, find, style
+from gaf.reports.figures.save import METADATA, drawn
 
 HERE = Path(__file__).parent / "images"
 FUNCTIONS = ((gaf.Arctan, style.BLUE), (gaf.Tanh, style.VERMILION), (gaf.Log, style.GREEN))
@@ -45,6 +43,16 @@ def functions() -> bytes:
     return file.getvalue()
 
 
+def figure_1() -> bytes:
+    """The paper's Figure 1 as `gaf figure 1` draws it, for a screen: smaller, in 128 colours."""
+    file, small = io.BytesIO(), io.BytesIO()
+    find(1)(Settings(0.1, 20.0, 0.1)).draw().savefig(file, format="png", dpi=150)
+    Image.open(file).convert("RGB").quantize(128).save(small, "png", optimize=True)
+    return small.getvalue()
+
+
 if __name__ == "__main__":
     with matplotlib.rc_context(style.RC):
         write_whole(HERE / "functions.svg", functions())
+        write_whole(HERE / "figure-1.png", figure_1())
+        write_whole(HERE / "figure-4.svg", drawn(find(4)(Settings(0.1, 20.0, 0.1)), "svg"))

@@ -1,6 +1,7 @@
 """The site of docs/ builds without a warning, and each of its pages is sound in a browser."""
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -110,3 +111,45 @@ def test_what_is_wrong_fails_the_build(tmp_path):
     assert status != 0
     for word in WRONG.values():
         assert word in said, f"nothing is said of {word}"
+
+
+PAGES = {
+    "one": ("```python\nx = 1\n```\n\n```python\nprint(x)\n```\n\n```text\n1\n```\n", ""),
+    "two": ("```python\nprint(2)\n```\n\n```text\n1\n```\n", "two.md:2: prints"),
+    "three": ("# A\n\n```python\n1 / 0\n```\n", "three.md:4: ZeroDivisionError"),
+    "four": ("<!-- not run: needs a GPU -->\n```python\n1 / 0\n```\n", ""),
+}
+
+
+def test_blocks_are_run(tmp_path):
+    for name, (text, _) in PAGES.items():
+        (tmp_path / f"{name}.md").write_text(text)
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "blocks.py", *sorted(tmp_path.glob("*.md"))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "2 pages fail, 1 blocks compiled only" in done.stdout
+    for name, (_, said) in PAGES.items():
+        assert (f"{name}.md:" in done.stderr) == bool(said), done.stderr
+        assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("gaf table cifar100 --dry-run  # the price", ""),
+        ("torchrun --nproc-per-node 4 -m gaf.cli train cifar100-resnet50-sgdm", ""),
+        ("gaf tabel cifar100", "gaf has no command tabel"),
+        ("gaf table cifar100 --dry", "No such option"),
+        ("gaf data fetch cifar10", "gaf data has no command fetch"),
+        ("make everything", "make has no target everything"),
+        ("python docs/nothing.py", "there is no docs/nothing.py"),
+    ],
+)
+def test_commands_are_parsed(line, said):
+    check = runpy.run_path(str(ROOT / "docs" / "check.py"))
+    problem = check["command_problem"](line)
+    assert said in problem if said else problem == ""
