@@ -27,7 +27,7 @@ ROOT_IS_LEFT_OF = (*HOUSE[HOUSE.index("optim") + 1 :], *DOORS)
 HEAVY = {
     *("matplotlib", "plotly", "pandas", "scipy", "sklearn", "sympy", "tensorboard"),
     *("lightning", "lightning_fabric", "pytorch_lightning", "jax", "keras", "typer", "rich"),
-    *("transformers", "accelerate", "optuna", "ray"),
+    *("transformers", "accelerate", "optuna", "ray", "optax", "gymnasium"),
 }
 IMPORT_SECONDS = 0.2
 
