@@ -90,7 +90,7 @@ def render(found: dict[str, Any]) -> str:
 
 def _surfaces(plane: dict[str, Any]) -> list[Figure]:
     # plotly reads rows as y
-    z = [[float(f"{v:.5g}") for v in column] for column in zip(*plane["losses"], strict=True)]
+    z = [[float(f"{v:.8g}") for v in column] for column in zip(*plane["losses"], strict=True)]
     common = {"x": plane["axis"], "y": plane["axis"], "z": z, "colorscale": "Cividis"}
     hover = "(%{x:.2f}, %{y:.2f}): %{z:.4~g}<extra></extra>"
     axes = {"xaxis": {"title": {"text": "first direction"}}}

@@ -186,4 +186,4 @@ def _short(value: float) -> float | None:
 
 
 def _list(values: list[Any]) -> list[float | None]:
-    return [float(f"{v:.5g}") if isinstance(v, int | float) else None for v in values]
+    return [float(f"{v:.8g}") if isinstance(v, int | float) else None for v in values]
