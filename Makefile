@@ -31,8 +31,10 @@ lint: $(READY) ## check style (ruff) and types (pyright)
 bench: $(READY) ## time the optimizers against torch's own (BENCH="--quick": under a minute)
 	@$(BIN)/gaf bench $(BENCH)
 
-docs: $(READY) ## check the Markdown pages: links resolve, Python blocks compile
+docs: $(READY) ## build the site in docs/_build/html; links resolve, commands exist, Python blocks run
+	@$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
 	@$(BIN)/python docs/check.py
+	@$(BIN)/python docs/blocks.py
 
 # The wheel is built from the sdist, so that a file missing there is missed here. Only the core and what the tests import
 # are installed, away from this folder's src/.
@@ -48,7 +50,7 @@ dist: $(READY) ## build the sdist and the wheel, install it in a clean environme
 	@$(CLEAN)/bin/python -m pytest -q -n 2 -m "not slow" $(CORE_TESTS)
 
 clean: ## remove the virtual environment, builds and caches
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks docs -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): pyproject.toml constraints.txt setup.py $(wildcard src/gaf/kernels/csrc/*)
