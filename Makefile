@@ -21,7 +21,7 @@ test: $(READY) ## run the tests and the examples in docstrings, README and examp
 
 # pytest exits with 5 when it finds nothing to run, and there may be no slow test.
 test-slow: $(READY) ## run the tests marked slow
-	@$(PYTEST) -n 2 -m slow || { code=$$?; test $$code -eq 5 && echo "There are no slow tests."; }
+	@$(PYTEST) -n 2 -m slow --durations=30 || { code=$$?; test $$code -eq 5 && echo "There are no slow tests."; }
 
 lint: $(READY) ## check style (ruff) and types (pyright)
 	@$(BIN)/ruff check .
