@@ -1,0 +1,39 @@
+"""Tables of results in the pages are those of results/, and every comparison there is told in a page."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from docs.results import MARKED, filled, table
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+MARKED_PAGES = [page for page in PAGES if MARKED.search(page.read_text("utf-8"))]
+
+
+def test_there_are_marked_tables():
+    assert len(MARKED_PAGES) >= 1
+
+
+@pytest.mark.parametrize("page", MARKED_PAGES, ids=lambda page: page.stem)
+def test_the_tables_are_those_of_the_results(page):
+    text = page.read_text("utf-8")
+    assert filled(text) == text, "run: python docs/results.py"
+
+
+def test_a_wrong_number_is_noticed():
+    right = table(ROOT / "results" / "text", 3)
+    page = "<!-- results/text, 3 digits -->\n\n" + right
+    assert filled(page) == page
+    assert filled(page.replace("3.612", "3.611")) == page
+
+
+@pytest.mark.parametrize(
+    "file", sorted(ROOT.glob("results/**/comparison.json")), ids=lambda file: file.parent.name
+)
+def test_every_comparison_has_provenance_and_no_path_of_a_machine(file):
+    found = json.loads(file.read_text("utf-8"))
+    assert found["command"][:1] == ["gaf"]
+    assert found["environment"]["versions"]["torch"]
+    assert not any(word.startswith("/") for word in found["command"])
