@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from docs.results import MARKED, filled, table
 
 ROOT = Path(__file__).resolve().parents[1]
