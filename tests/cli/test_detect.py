@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 
 from gaf.cli.app import run as main
@@ -13,7 +14,7 @@ from gaf.cli.detect import _told
 from gaf.experiments import recipes
 from gaf.experiments.data.names import VOC
 from gaf.experiments.detection.draw import colour, draw
-from gaf.experiments.detection.trained import Found
+from gaf.experiments.detection.trained import Detector, Found
 from gaf.experiments.engine.overrides import override
 from gaf.experiments.engine.run import train
 
@@ -60,6 +61,19 @@ def test_lines_and_a_checkpoint_by_name(trained, photo, tmp_path, capsys):
     step = trained / "checkpoints" / "step-00000001"
     assert main(["detect", str(step), str(photo), "--out", str(tmp_path), "--score", "1"]) == 0
     assert capsys.readouterr().out == f"{photo}: nothing; in {tmp_path / '2007_000027.png'}\n"
+
+
+def test_a_checkpoint_from_within_its_folder(trained, photo, tmp_path, monkeypatch):
+    monkeypatch.chdir(trained / "checkpoints")
+    assert main(["detect", "step-00000001", str(photo), "--out", str(tmp_path)]) == 0
+
+
+def test_where_nothing_is_found_a_score_of_0_shows_nothing(trained, photo):
+    detector = Detector(trained)
+    with torch.no_grad():
+        for head in detector.model.class_heads:
+            head.bias.view(-1, len(VOC) + 1)[:, 0] = 1000.0  # all is background
+    assert detector(photo, 0.0)[1] == []
 
 
 def test_what_is_wrong_is_said_in_a_line(trained, photo, tmp_path, capsys):

@@ -73,6 +73,7 @@ def test_missing_fields():
         (GOOD.replace("<width>200", "<width>none"), "no size in pixels"),
         (GOOD.replace("</object>", ""), "not well-formed XML: mismatched tag"),
         ("", "not well-formed XML"),
+        ("<html><body>404</body></html>", "is no annotation of VOC: it begins with <html>"),
         (
             '<?xml version="1.0" encoding="foo"?><annotation/>',
             "not well-formed XML: unknown encoding",

@@ -27,6 +27,7 @@ from gaf.experiments.data.names import VOC
 
 LARGEST = 1 << 20  # bytes: hundreds of objects fit into a tenth of it
 NUMBER = {name: label for label, name in enumerate(VOC)}
+ROOT = "annotation"
 EDGES = ("xmin", "ymin", "xmax", "ymax")
 IDENTIFIER = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -112,6 +113,8 @@ def parse(content: bytes, path: Path, image: Path) -> Annotation:
         DamagedFile: one sentence, with the path.
     """
     root = _tree(content, path)
+    if root.tag != ROOT:  # it would pass for an image without objects
+        raise DamagedFile(f"{path} is no annotation of VOC: it begins with <{_short(root.tag)}>")
     size = _size(root, path, image)
     found = Annotation(size, [], [], [])
     for each in root.findall("object"):

@@ -65,7 +65,10 @@ class Detector:
         pixels = view(image, SIZE).float().mul_(scale).add_(shift)
         logits, numbers = self.model(pixels[None])
         found = detect(logits, numbers, self.model.defaults)[0]
-        return image, list(_in_pixels(found[found[:, 1] >= least], image.size))
+        shown = (found[:, 0] >= 0) & (
+            found[:, 1] >= least
+        )  # rows beyond the detections have score 0
+        return image, _in_pixels(found[shown], image.size)
 
 
 def _decoded(path: Path) -> Image.Image:
@@ -92,7 +95,7 @@ def _parts(place: Path) -> tuple[Path, Path]:
     """The run's folder, and the checkpoint to read."""
     if checkpoint.NAME.fullmatch(place.name) and place.is_dir():
         checkpoint.verify(place)
-        return place.parent.parent, place
+        return place.absolute().parent.parent, place  # its name alone has no parents
     latest = checkpoint.latest(place / CHECKPOINTS)
     if latest is None:
         read_config(place)  # it says if there is no run at all
