@@ -246,6 +246,13 @@ def test_two_hundred_boxes_of_a_class():
     assert len(detections_of(edges[:150], scores[:150])) == 150
 
 
+@pytest.mark.parametrize(("crowd", "kept"), [(199, 2), (200, 1)])
+def test_suppression_looks_at_two_hundred_of_a_class(crowd, kept):
+    """A crowd that is one object takes the place of what comes after it."""
+    edges = [*[(0.1, 0.1, 0.3, 0.3)] * crowd, (0.6, 0.6, 0.8, 0.8)]
+    assert len(detections_of(edges, [*[0.9] * crowd, 0.8])) == kept
+
+
 def test_boxes_are_cut_after_suppression():
     """Cut at the edge the two would be one box; a box outside the image is none."""
     edges = [(-0.3, 0.1, 0.1, 0.2), (-0.05, 0.1, 0.1, 0.2), (-0.4, 0.1, -0.1, 0.2)]

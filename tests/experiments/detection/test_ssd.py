@@ -40,6 +40,16 @@ def test_shapes_of_the_published_design():
     assert numbers.shape == (2, 8732, 4)
 
 
+def test_fc6_looks_at_every_sixth_pixel(slim):
+    """Not at its neighbours: neither count nor shapes tell the published layer from a dense one."""
+    spot = torch.zeros(1, slim.base["fc"].fc6.in_channels, 19, 19)
+    spot[..., 9, 9] = 1.0
+    layer = slim.base["fc"].fc6
+    with torch.no_grad():
+        moved = (layer(spot) - layer(torch.zeros_like(spot))).abs().amax(1)[0].nonzero()
+    assert moved.tolist() == [[row, column] for row in (3, 9, 15) for column in (3, 9, 15)]
+
+
 def test_outputs_are_in_the_order_of_the_default_boxes(slim):
     """A change in the middle of the image moves the fine boxes there, and none at the corner."""
     torch.manual_seed(1)

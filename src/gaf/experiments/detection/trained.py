@@ -65,9 +65,8 @@ class Detector:
         pixels = view(image, SIZE).float().mul_(scale).add_(shift)
         logits, numbers = self.model(pixels[None])
         found = detect(logits, numbers, self.model.defaults)[0]
-        shown = (found[:, 0] >= 0) & (
-            found[:, 1] >= least
-        )  # rows beyond the detections have score 0
+        label, score = found[:, 0], found[:, 1]
+        shown = (label >= 0) & (score >= least)  # rows beyond the detections have score 0
         return image, _in_pixels(found[shown], image.size)
 
 
