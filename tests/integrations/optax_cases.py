@@ -231,6 +231,18 @@ def test_trees_complex_and_half():
         activate(F).update(jnp.ones(2, jnp.int32), optax.EmptyState())
 
 
+@pytest.mark.slow
+def test_numbers_are_leaves_as_in_optax():
+    tree = {"w": 0.5, "none": None}
+    for placement in gaf.PLACEMENTS:
+        optimizer = sgd(0.1, F, momentum=0.9, weight_decay=0.01, placement=placement)
+        arrays = jax.tree.map(jnp.asarray, tree)
+        found, _ = optimizer.update(tree, optimizer.init(tree), tree)
+        expected, _ = optimizer.update(arrays, optimizer.init(arrays), arrays)
+        assert found["none"] is None
+        np.testing.assert_allclose(found["w"], expected["w"], rtol=1e-6)
+
+
 @gaf.register
 class OwnForJax(gaf.Activation):
     scale: float = 1.0

@@ -140,6 +140,8 @@ def _map(f: Activation, updates: Any, params: tuple[Any, ...]) -> Any:
 
 def _widened(x: Any) -> Any:
     """Half precision as float32; anything else as it is."""
+    if isinstance(x, float | int | complex):  # a leaf that is a number, as optax takes it
+        return x
     half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
     return x.astype(jnp.float32) if half else x
 
