@@ -73,6 +73,16 @@ def test_norm_scales_each_pixel_to_its_weight():
     torch.testing.assert_close(length, torch.full_like(length, 20.0))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_norm_of_a_pixel_without_any_activity(dtype):
+    x = torch.zeros(1, 16, 2, 2, dtype=dtype, requires_grad=True)
+    found = ssd.L2Norm(16)(x)
+    assert not found.any()
+    found.sum().backward()
+    assert x.grad is not None
+    assert not x.grad.isnan().any()
+
+
 def test_gradients_reach_all_parameters(slim):
     logits, numbers = slim(torch.randn(2, 3, 300, 300))
     (logits.square().mean() + numbers.square().mean()).backward()

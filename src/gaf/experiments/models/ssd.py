@@ -25,7 +25,8 @@ class L2Norm(nn.Module):
         self.weight = nn.Parameter(torch.full((channels,), SCALE))
 
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.normalize(x, dim=1) * self.weight[:, None, None]
+        # In float32: in float16 the least norm of 1e-12 would be 0, and a pixel of zeros NaN.
+        return nn.functional.normalize(x.float(), dim=1) * self.weight[:, None, None]
 
 
 class SSD300(nn.Module):
