@@ -16,6 +16,7 @@ from gaf.experiments.data.names import VOC
 from gaf.experiments.engine.config import TaskConfig
 from gaf.experiments.engine.overrides import override
 from gaf.experiments.engine.run import read_result, train
+from gaf.experiments.recipes import paper
 from gaf.experiments.tasks import load_task
 from gaf.experiments.tasks.detection import Detection
 from tests.experiments.engine.processes import torchrun
@@ -83,6 +84,11 @@ def test_metrics_of_perfect_and_of_no_detections():
     assert (seen["mAP"], seen["mAP_area"]) == (1.0, 1.0)
     named = {name.partition("/")[2] for name in seen if name.startswith("AP/")}
     assert named == {VOC[label] for label in objects.label[~objects.difficult].tolist()}
+
+
+def test_table_4_finds_the_figure_of_each_class_by_its_name():
+    """``AP/<class>`` is written by the data's names and looked up by the paper's: a typo would leave a gap."""
+    assert paper.VOC_CLASSES == VOC
 
 
 @pytest.mark.slow
