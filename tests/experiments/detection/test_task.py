@@ -87,7 +87,7 @@ def test_metrics_of_perfect_and_of_no_detections():
 
 
 def test_table_4_finds_the_figure_of_each_class_by_its_name():
-    """``AP/<class>`` is written by the data's names and looked up by the paper's: a typo would leave a gap."""
+    """``AP/<class>`` is written by the data's names and read by the paper's: a typo would leave a gap."""
     assert paper.VOC_CLASSES == VOC
 
 
