@@ -1,3 +1,3 @@
-"""The cases run in processes of their own (inside.py): one collected here would import JAX or register its functions."""
+"""The cases run in processes of their own (inside.py); here they would import JAX or register their functions."""
 
 collect_ignore_glob = ["*_cases.py"]
