@@ -1,3 +1,3 @@
-"""The cases run in processes of their own (inside.py); here they would import JAX or register their functions."""
+"""The cases run in processes of their own (inside.py): they import JAX and register functions."""
 
 collect_ignore_glob = ["*_cases.py"]
