@@ -114,7 +114,7 @@ def mistakes(tmp_path):
         ([], "FOLDER"),
         (["nowhere"], "there is no folder nowhere"),
         (["file"], "there is no folder file"),
-        (["empty"], "empty holds no comparison and no finished run"),
+        (["empty"], "empty holds no comparison, no table and no finished run"),
         (["damaged"], "comparison.json"),
         (["other"], "lacks the key"),
         (["unfinished"], "not finished"),

@@ -91,6 +91,16 @@ def test_a_table_and_the_same_again(capsys, tmp_path, monkeypatch):
     assert json.loads(out)["lines"][1]["paper"] == 94.36
     assert table(folder) == first
     assert kept == {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/finished.json")}
+    page = folder / "report.html"
+    before = page.read_text("utf-8")
+    page.unlink()
+    assert run(["report", "runs"]) == 0
+    assert capsys.readouterr().out == "runs/table-cifar-adam/report.html\n"
+    assert page.read_text("utf-8") == before
+    assert run(["report", "runs/table-cifar-adam", "--format", "markdown"]) == 0
+    assert capsys.readouterr().out == (folder / "table.md").read_text("utf-8")
+    assert run(["report", "runs/table-cifar-adam", "--format", "table"]) == 0
+    assert "94.36" in capsys.readouterr().out
 
 
 def test_a_dry_run_trains_nothing(capsys, tmp_path):

@@ -6,7 +6,7 @@ import json
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,12 +15,13 @@ from gaf.cli.failing import said_in_a_sentence
 
 if TYPE_CHECKING:
     from gaf.experiments.comparison import Comparison
+    from gaf.experiments.table.found import Filled
 
 WIDTH = 1000  # of what does not go to a terminal: enough for any table
 
 
 class Format(str, Enum):
-    """What to make of a comparison."""
+    """What to make of a comparison or of a table of the paper."""
 
     page = "page"
     table = "table"
@@ -31,7 +32,7 @@ class Format(str, Enum):
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="Comparisons or runs.")
+        list[Path], typer.Argument(metavar="FOLDER...", help="Comparisons, tables or runs.")
     ],
     form: Annotated[
         Format, typer.Option("--format", help="A page in the folder, or a table on stdout.")
@@ -40,50 +41,59 @@ def report(
         bool, typer.Option("--json", help="Print the pages' paths as JSON.")
     ] = False,
 ) -> int:
-    """Make the page of a comparison again, or one of runs that were made one by one.
+    """Make the page of a comparison or of a table again, or one of runs that were made one by one.
 
-    A folder is that of a comparison, of a run, or one that holds some of these. Several runs make one page:
-    those that differ in the seed alone are one setting, and the first setting without f is the baseline.
+    A folder is that of a comparison, a table, a run, or one that holds some of these. Several runs make one
+    page: those that differ in the seed alone are one setting, and the first setting without f is the baseline.
 
     Example: gaf report runs/digits-cnn-sgdm-seed0
     """
     with said_in_a_sentence():
-        found = _comparisons(folders)
+        found = _found(folders)
         if form is Format.page:
-            pages = [str(_page(comparison, folder)) for comparison, folder in found]
+            pages = [str(_page(each, folder)) for each, folder in found]
             print(json.dumps(pages) if as_json else "\n".join(pages))
         elif as_json:
             raise ValueError("--json is for pages; a table is text already")
         else:
-            print("\n".join(_table(comparison, form) for comparison, _ in found), end="")
+            print("\n".join(_table(each, form) for each, _ in found), end="")
     return 0
 
 
-def _comparisons(folders: list[Path]) -> list[tuple[Comparison, Path]]:
-    """Each comparison that was named, and one of all runs that were named."""
+def _found(folders: list[Path]) -> list[tuple[Comparison | Filled, Path]]:
+    """Each comparison and table that was named, and one comparison of all runs that were named."""
     from gaf.experiments.comparison import COMPARISON, read
     from gaf.experiments.engine.folder import CONFIG
+    from gaf.experiments.table.found import TABLE
+    from gaf.experiments.table.found import read as read_table
     from gaf.reports.gather import gather
 
     compared: list[Path] = []
+    tables: list[Path] = []
     runs: list[Path] = []
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"there is no folder {folder}")
         if (folder / COMPARISON).is_file():
             compared.append(folder)
+        elif (folder / TABLE).is_file():
+            tables.append(folder)
         elif (folder / CONFIG).is_file():
             runs.append(folder)
         else:
-            inner = _within(folder, COMPARISON), _finished(_within(folder, CONFIG))
-            if not any(inner):
+            inner = _within(folder, COMPARISON), _within(folder, TABLE)
+            within = _finished(_within(folder, CONFIG))
+            if not any((*inner, within)):
                 raise ValueError(
-                    f"{folder} holds no comparison and no finished run: "
-                    f"there is no {COMPARISON} and no {CONFIG}"
+                    f"{folder} holds no comparison, no table and no finished run: "
+                    f"there is no {COMPARISON}, no {TABLE} and no {CONFIG}"
                 )
             compared += inner[0]
-            runs += inner[1]
-    found = [(read(folder), folder) for folder in dict.fromkeys(compared)]
+            tables += inner[1]
+            runs += within
+    found: list[tuple[Comparison | Filled, Path]] = []
+    found += [(read(folder), folder) for folder in dict.fromkeys(compared)]
+    found += [(read_table(folder), folder) for folder in dict.fromkeys(tables)]
     return [*found, gather(runs)] if runs else found
 
 
@@ -102,27 +112,32 @@ def _finished(runs: list[Path]) -> list[Path]:
     return done
 
 
-def _page(comparison: Comparison, folder: Path) -> Path:
+def _page(each: Comparison | Filled, folder: Path) -> Path:
+    from gaf.experiments.table.found import Filled
     from gaf.reports.page import write_page
+    from gaf.reports.table_page import write_all
 
     try:
-        return write_page(comparison, folder)
+        return write_all(each, folder)[0] if isinstance(each, Filled) else write_page(each, folder)
     except OSError as error:
         raise ValueError(f"the page in {folder} cannot be written: {error.strerror}") from None
 
 
-def _table(comparison: Comparison, form: Format) -> str:
-    from gaf.reports import tables
+def _table(each: Comparison | Filled, form: Format) -> str:
+    from gaf.experiments.table.found import Filled
+    from gaf.reports import table_text, tables
 
     if form is Format.table:
         wide = None if sys.stdout.isatty() else WIDTH
         console = Console(width=wide)
         with console.capture() as capture:
-            console.print(tables.terminal(comparison))
+            is_filled = isinstance(each, Filled)
+            console.print(table_text.Terminal(each) if is_filled else tables.terminal(each))
         return capture.get()
+    made_by: Any = table_text if isinstance(each, Filled) else tables
     texts = {
-        Format.markdown: tables.markdown,
-        Format.csv: tables.as_csv,
-        Format.latex: tables.latex,
+        Format.markdown: made_by.markdown,
+        Format.csv: made_by.as_csv,
+        Format.latex: made_by.latex,
     }
-    return texts[form](comparison)
+    return texts[form](each)
