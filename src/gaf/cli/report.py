@@ -44,7 +44,7 @@ def report(
     """Make the page of a comparison or of a table again, or one of runs that were made one by one.
 
     A folder is that of a comparison, a table, a run, or one that holds some of these. Several runs make one
-    page: those that differ in the seed alone are one setting, and the first setting without f is the baseline.
+    page: those that differ in the seed alone are one setting, and the first one without f is the baseline.
 
     Example: gaf report runs/digits-cnn-sgdm-seed0
     """
