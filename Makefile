@@ -46,7 +46,7 @@ dist: $(READY) ## build the sdist and the wheel, install it in a clean environme
 	@$(PYTHON) -m venv $(CLEAN)
 	@$(CLEAN)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt dist/*.whl
 	@cd build && clean/bin/python -c 'import gaf; print("gaf", gaf.__version__, "from", gaf.__file__)'
-	@$(CLEAN)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt pytest pytest-xdist hypothesis numpy
+	@$(CLEAN)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt pytest pytest-xdist hypothesis numpy rich typer
 	@$(CLEAN)/bin/python -m pytest -q -n 2 -m "not slow" $(CORE_TESTS)
 
 clean: ## remove the virtual environment, builds and caches
