@@ -24,7 +24,7 @@ NASTY = "a|b_$x$ & [c] <b>\n\x1b[31m\\end{tabular}"
 
 def shown(comparison: Comparison, width: int) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(tables.terminal(comparison))
+    console.print(tables.Terminal(comparison))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 

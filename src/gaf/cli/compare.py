@@ -128,10 +128,10 @@ def _page(comparison: Comparison, folder: Path) -> Path:
 
 def show(comparison: Comparison, page: Path) -> None:
     """The table, a sentence for each setting, and where the page is."""
-    from gaf.reports.tables import terminal
+    from gaf.reports.tables import Terminal
 
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
-    console.print(terminal(comparison))
+    console.print(Terminal(comparison))
     for row in comparison.rows:
         console.print(Text(f"  {row.setting}: {row.sentence}"), soft_wrap=True)
     console.print(Text(f"\npage: {page}\n"), soft_wrap=True)

@@ -127,14 +127,13 @@ def _table(each: Comparison | Filled, form: Format) -> str:
     from gaf.experiments.table.found import Filled
     from gaf.reports import table_text, tables
 
+    made_by: Any = table_text if isinstance(each, Filled) else tables
     if form is Format.table:
         wide = None if sys.stdout.isatty() else WIDTH
         console = Console(width=wide)
         with console.capture() as capture:
-            is_filled = isinstance(each, Filled)
-            console.print(table_text.Terminal(each) if is_filled else tables.terminal(each))
+            console.print(made_by.Terminal(each))
         return capture.get()
-    made_by: Any = table_text if isinstance(each, Filled) else tables
     texts = {
         Format.markdown: made_by.markdown,
         Format.csv: made_by.as_csv,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from gaf.functions import Activation, as_activation
 from gaf.functions.elsewhere import check_formula
 from gaf.integrations.missing import needs
-from gaf.optim.settings import check_placement
+from gaf.optim.settings import check_placement, sgd_placement
 
 with needs("jax"):
     import jax
@@ -91,10 +91,10 @@ def sgd(
     Example:
         >>> optimizer = sgd(optax.cosine_decay_schedule(0.1, 100), "arctan(0.1, 20)", momentum=0.9)
     """
-    placement = check_placement(placement) or ("momentum" if momentum > 0 else "gradient")
-    if not momentum > 0 and (nesterov or placement == "momentum"):
-        asked = "nesterov=True" if nesterov else 'placement="momentum"'
-        raise ValueError(f"{asked} needs a momentum above 0, got momentum={momentum}")
+    placement = check_placement(placement)
+    if nesterov and not momentum > 0:
+        raise ValueError(f"nesterov=True needs a momentum above 0, got momentum={momentum}")
+    placement = sgd_placement(momentum, placement)
     f = activate(activation, **factors)
     decay = optax.add_decayed_weights(weight_decay) if weight_decay else optax.identity()
     velocity = optax.trace(momentum, nesterov) if momentum else optax.identity()

@@ -127,6 +127,18 @@ def check_placement(placement: str | None) -> str | None:
     raise ValueError(f"unknown placement {placement!r}; {hint}")
 
 
+def sgd_placement(momentum: float, placement: str | None) -> str:
+    """Where f acts in SGD: behind the velocity if there is one, unless another placement is asked for."""
+    if placement is None:
+        return "momentum" if momentum > 0 else "gradient"
+    if placement == "momentum" and not momentum > 0:
+        raise ValueError(
+            f'placement="momentum" needs a momentum above 0, got momentum={momentum}; set one, or use '
+            'placement="gradient"'
+        )
+    return placement
+
+
 def adapt_checkpoint(groups: list[Group], state_dict: dict[str, Any]) -> dict[str, Any]:
     """A checkpoint made fit for ``groups``: what it says wins, what it does not say stays.
 

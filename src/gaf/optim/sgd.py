@@ -16,7 +16,14 @@ from gaf.optim import rules
 from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.select import implementation, kernels
-from gaf.optim.settings import VELOCITY, Group, formulas_of, is_active, kernel_of
+from gaf.optim.settings import (
+    VELOCITY,
+    Group,
+    formulas_of,
+    is_active,
+    kernel_of,
+    sgd_placement,
+)
 
 
 class SGD(ActivatedOptimizer, torch.optim.SGD):
@@ -73,14 +80,7 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         )
 
     def _placement(self, group: Group, placement: str | None) -> str:
-        if placement is None:
-            return "momentum" if group["momentum"] > 0 else "gradient"
-        if placement == "momentum" and not group["momentum"] > 0:
-            raise ValueError(
-                'placement="momentum" needs a momentum above 0, got '
-                f'momentum={group["momentum"]}; set one, or use placement="gradient"'
-            )
-        return placement
+        return sgd_placement(group["momentum"], placement)
 
     def _init_group(self, group: Group, params: Any, grads: Any, momentum_buffer_list: Any) -> bool:
         if group["gaf_function"] is None:

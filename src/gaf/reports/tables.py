@@ -39,13 +39,8 @@ LATEX = {
 }
 
 
-def terminal(comparison: Comparison) -> Terminal:
-    """For a rich console."""
-    return Terminal(comparison)
-
-
 class Terminal:
-    """A table as wide as the console: intervals go below, then the least important columns are left out."""
+    """For a rich console, as wide as it: intervals go below, then the least important columns go."""
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from gaf.experiments.data.errors import DataError
+from gaf.experiments.data.errors import DataError, reason
 
 Report = Callable[[int, "int | None"], None]  # bytes so far, bytes in all if the server says
 Say = Callable[[str], None]  # a line for whoever waits
@@ -117,12 +117,12 @@ def _request(url: str, part: Path, report: Report) -> None:
     except URLError as error:
         if isinstance(error.reason, str | socket.gaierror | ssl.SSLCertVerificationError):
             raise DataError(
-                f"{url} cannot be reached ({_reason(error.reason)}): look to the network, name a mirror with "
+                f"{url} cannot be reached ({reason(error.reason)}): look to the network, name a mirror with "
                 f"--url, or bring the file to {part.with_suffix('')} yourself"
             ) from None
-        raise _Cut(_reason(error.reason)) from None
+        raise _Cut(reason(error.reason)) from None
     except (OSError, http.client.HTTPException) as error:
-        raise _Cut(_reason(error)) from None
+        raise _Cut(reason(error)) from None
     with answer:
         start, total = _range(answer, start)
         with part.open("ab") as file:
@@ -157,7 +157,7 @@ def _copy(
         try:
             block = answer.read(BLOCK)
         except (OSError, http.client.HTTPException) as error:
-            raise _Cut(_reason(error)) from None
+            raise _Cut(reason(error)) from None
         if not block:
             break
         file.write(block)
@@ -167,11 +167,6 @@ def _copy(
             raise DataError(f"{answer.url} does not end: more than {LARGEST} bytes have come")
     if total is not None and done < total:
         raise _Cut(f"the connection ended after {done} of {total} bytes")
-
-
-def _reason(error: BaseException | str) -> str:
-    """In words, without the system's number."""
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _size(path: Path) -> int:

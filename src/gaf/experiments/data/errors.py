@@ -13,3 +13,8 @@ class DatasetMissing(DataError):
 
 class DamagedFile(DataError):
     """A file that is not what its name promises."""
+
+
+def reason(error: BaseException | str) -> str:
+    """Why something failed, in words, without the system's number."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gaf.experiments.data import photos
 from gaf.experiments.data.augment import scale_and_shift
+from gaf.experiments.data.errors import reason
 from gaf.experiments.data.folder_source import MEAN, STD
 from gaf.experiments.data.names import VOC
 from gaf.experiments.detection.defaults import SIZE
@@ -77,8 +78,9 @@ def _decoded(path: Path) -> Image.Image:
     except UnidentifiedImageError:
         raise ValueError(f"{path} is no image that can be read") from None
     except Exception as error:  # a decoder can fail in any way on a damaged file
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise ValueError(f"{path} cannot be read: {' '.join(reason.split())[:200]}") from None
+        raise ValueError(
+            f"{path} cannot be read: {' '.join(reason(error).split())[:200]}"
+        ) from None
 
 
 def _in_pixels(rows: Tensor, size: tuple[int, int]) -> list[Found]:
