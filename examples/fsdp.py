@@ -58,4 +58,5 @@ held = [tuple(p.to_local().shape) for p in model.parameters()]
 print(f"process {rank} holds {held}")
 
 checkpoint.save(os.path.join(sys.argv[1], "step-20"), model, opt)
+dist.barrier()  # gloo's own threads may still hold a tensor of it when Python ends, and torch would abort
 dist.destroy_process_group()
