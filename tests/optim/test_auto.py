@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import gaf
+from gaf.kernels import native
 from gaf.optim import adapt
 from tests.optim import oracle
 from tests.optim.helpers import (
@@ -243,6 +244,76 @@ def test_zeros_inf_and_nan_are_no_magnitudes():
     opt.step()
     assert torch.equal(opt.state[w]["gaf_auto"], before)
     assert torch.isfinite(w[:7]).all()
+
+
+def awkward(shape, dtype, seed):
+    """Numbers over many decades, with zeros, inf and NaN among them."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    x = (x.pow(5) * 1e-3).to(dtype)
+    flat = x.view(-1)
+    for at, value in enumerate((0.0, -0.0, math.inf, -math.inf, math.nan)):
+        flat[at + 1 :: 11 + at] = value
+    return x
+
+
+@pytest.mark.parametrize("quantile", [0.01, 0.29, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("dtype", native.TYPES)
+def test_the_native_sample_and_quantile_are_torchs_to_the_bit(dtype, quantile):
+    shapes = [
+        (0,),
+        (),
+        (1,),
+        (2,),
+        (13,),
+        (255,),
+        (256,),
+        (257,),
+        (31, 17),
+        (8, 3, 5, 5),
+        (40, 1000),
+    ]
+    tensors = [awkward(shape, dtype, seed) for seed, shape in enumerate(shapes)]
+    tensors += [torch.zeros(9, dtype=dtype), torch.full((300,), math.nan, dtype=dtype)]
+    tensors += [tensors[9].contiguous(memory_format=torch.channels_last), tensors[8].t()]
+    rows = adapt._sampled(tensors, tensors)
+    quick = native.sample(tensors, adapt.spacing)
+    assert torch.equal(rows.nan_to_num(nan=-1.0), quick.nan_to_num(nan=-1.0))
+    found = adapt._quantile(rows, quantile)
+    assert torch.equal(found, native.quantiles(quick, quantile))
+    assert (found > 0).sum() > 8
+    assert found[0] == found[11] == found[12] == 0  # nothing there but 0 and NaN
+
+
+@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
+def test_without_native_kernels_it_ends_at_the_same_bits(placement, monkeypatch):
+    ends = []
+    for there in (native._native, None):
+        monkeypatch.setattr(native, "_native", there)
+        model = make_model()
+        told = {"activation": "auto", "placement": placement, "foreach": True, **HYPER}
+        opt = gaf.SGD(model.parameters(), 0.1, **told)
+        train(model, opt, 5)
+        ends.append(snapshot(opt))
+    assert_same(*ends)
+
+
+@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_tensor_that_begins_later_does_not_disturb_the_others(late, placement):
+    def trained(sizes, late=None):
+        params = [nn.Parameter(torch.linspace(-1, 1, n)) for n in sizes]
+        told = {"activation": "auto", "placement": placement, **HYPER}
+        opt = gaf.SGD(params, 0.1, **told)
+        for step in range(4):
+            for i, p in enumerate(params):
+                p.grad = None if i == late and step < 2 else torch.cos(p.detach() * (step + 1))
+            opt.step()
+        return params
+
+    sizes = [300, 5]
+    both, alone = trained(sizes, late), trained([sizes[1 - late]])
+    assert_same(both[1 - late].data, alone[0].data)
+    assert not torch.equal(both[late], torch.linspace(-1, 1, sizes[late]))
 
 
 def test_no_random_number_is_drawn():

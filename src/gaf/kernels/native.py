@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -376,6 +376,31 @@ def _activate(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
     ]
     wide = torch.float64 if any(g.dtype == torch.float64 for g in gs) else torch.float32
     return torch.tensor(largest or [0.0], dtype=wide, device="cpu").amax()
+
+
+def sample(tensors: Sequence[Tensor], spacing: Callable[[int], int]) -> Tensor:
+    """Evenly spaced elements of each tensor in memory: a float64 row each, filled up with NaN.
+
+    ``spacing`` tells for a number of elements every how manieth is taken.
+    """
+    tensors = _local(tensors)
+    sizes = _sizes(tensors)
+    steps = list(map(spacing, sizes))
+    width = max(-(-size // step) for size, step in zip(sizes, steps, strict=True))
+    rows = torch.empty(len(tensors), width, dtype=torch.float64, device="cpu")
+    types = [TYPES[t.dtype] for t in tensors]
+    _native.sample(types, sizes, steps, _addresses(tensors), rows.data_ptr(), width)
+    return rows
+
+
+def quantiles(rows: Tensor, quantile: float) -> Tensor:
+    """A quantile of the magnitudes in each row that are neither 0 nor infinite, 0 where there is none.
+
+    The rows are float64, contiguous, and reordered.
+    """
+    found = torch.empty(len(rows), dtype=torch.float64, device="cpu")
+    _native.quantiles(rows.data_ptr(), *rows.shape, quantile, found.data_ptr())
+    return found
 
 
 def stream(

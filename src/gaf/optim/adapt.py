@@ -11,6 +11,7 @@ sampled elements of weight, gradient and velocity. Everything stays on the devic
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from gaf.functions import function_type
 from gaf.functions.lift import elementwise, is_dtensor, local_shard, real_values, real_view
+from gaf.kernels import native
 from gaf.optim import rules
 from gaf.optim.auto import Auto
 
@@ -62,14 +64,20 @@ def adapt(
     """
     auto = Auto(*group["gaf_params"])
     home = local_shard(params[0]).device
-    x = _sampled(grads, params, home)
+    if hyper is not None and hyper["placement"] == "gradient":
+        hyper = None
+    if hyper is not None and any(g.is_sparse for g in grads):
+        raise ValueError('Auto takes sparse gradients with placement="gradient" only')
+    sampled, quantile = _means(params, grads, None if hyper is None else velocities)
+    x = sampled(grads, params)
     if scale is not None:
         x = x / scale.to(x)
-    if hyper is not None and hyper["placement"] != "gradient":
-        if any(g.is_sparse for g in grads):
-            raise ValueError('Auto takes sparse gradients with placement="gradient" only')
-        x = _behind_momentum(params, x, velocities, hyper)
-    found = _over_processes(_quantile(x.abs(), auto.quantile), grads)
+    if hyper is not None:
+        x = _behind_momentum(params, x, velocities, hyper, sampled)
+    q = quantile(x, auto.quantile)
+    seen = q > 0
+    found = torch.stack((torch.where(seen, q, 1.0).log(), seen.to(q)), dim=1)
+    found = _over_processes(found, grads)
     old = _old_states(params, states, home)
     weight, total, size = old.unbind(1)
     log, share = found.unbind(1)
@@ -109,10 +117,11 @@ def formulas(factors: Tensor) -> list[Callable[[Tensor], Tensor]]:
 
 def write(entries: Sequence[dict[str, Any]], new: Tensor) -> None:
     """Put new states into the parameters' entries, in place where there is one."""
-    for entry, row in zip(entries, new.unbind(), strict=True):
+    rows = new.unbind()
+    for entry, row in zip(entries, rows, strict=True):
         if KEY not in entry:
             entry[KEY] = row.clone()
-    torch._foreach_copy_([entry[KEY] for entry in entries], list(new.unbind()))
+    torch._foreach_copy_([entry[KEY] for entry in entries], rows)
 
 
 def saved(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[Tensor, Tensor]:
@@ -139,6 +148,9 @@ def spacing(elements: int) -> int:
     return max(1, step)
 
 
+_known_spacing = functools.cache(spacing)
+
+
 def _wide(device: torch.device) -> torch.dtype:
     """The dtype of states and samples: float64 wherever there is one."""
     return torch.float32 if device.type == "mps" else torch.float64
@@ -155,8 +167,27 @@ def _numbers(t: Tensor, like: Tensor) -> Tensor:
     return real_view(t).reshape(-1)
 
 
-def _sampled(tensors: Sequence[Tensor], like: Sequence[Tensor], home: torch.device) -> Tensor:
+Sampler = Callable[[Sequence[Tensor], Sequence[Tensor]], Tensor]
+
+
+def _means(
+    params: Sequence[Tensor], grads: Sequence[Tensor], velocities: Sequence[Tensor | None] | None
+) -> tuple[Sampler, Callable[[Tensor, float], Tensor]]:
+    """How to sample and to find quantiles: by the native kernels where they serve the tensors."""
+    lists = [params, grads] if velocities is None else [params, grads, velocities]
+    if not torch.compiler.is_compiling() and native.refusal(Auto.function, *lists) is None:
+        return _sampled_in_memory, native.quantiles
+    return _sampled, _quantile
+
+
+def _sampled_in_memory(tensors: Sequence[Tensor], like: Sequence[Tensor]) -> Tensor:
+    """What :func:`_sampled` gives, for tensors that lie in memory as ``like`` does."""
+    return native.sample(tensors, _known_spacing)
+
+
+def _sampled(tensors: Sequence[Tensor], like: Sequence[Tensor]) -> Tensor:
     """A row of sampled elements for each tensor, filled up with NaN."""
+    home = local_shard(like[0]).device
     rows = []
     for t, other in zip(tensors, like, strict=True):
         numbers = _numbers(t.detach(), other)
@@ -168,10 +199,14 @@ def _sampled(tensors: Sequence[Tensor], like: Sequence[Tensor], home: torch.devi
 
 
 def _behind_momentum(
-    params: Sequence[Tensor], g: Tensor, velocities: Sequence[Tensor | None], hyper: dict[str, Any]
+    params: Sequence[Tensor],
+    g: Tensor,
+    velocities: Sequence[Tensor | None],
+    hyper: dict[str, Any],
+    sampled: Sampler,
 ) -> Tensor:
     """What f sees, by the reference rule on the sampled elements."""
-    w = _sampled(params, params, g.device)
+    w = sampled(params, params)
     seen: list[Tensor] = []
 
     def tap(x: Tensor) -> Tensor:
@@ -180,11 +215,12 @@ def _behind_momentum(
 
     old = [(i, v) for i, v in enumerate(velocities) if v is not None]
     rows = [i for i, _ in old]
-    v = _sampled([v for _, v in old], [params[i] for i in rows], g.device) if old else None
+    v = sampled([v for _, v in old], [params[i] for i in rows]) if old else None
     if v is None or len(old) == len(params):
         rules.sgd(w, g, v, tap, **hyper)
         return seen[0]
     fresh = [i for i, v in enumerate(velocities) if v is None]  # some have just begun
+    v = torch.nn.functional.pad(v, (0, g.shape[1] - v.shape[1]), value=math.nan)  # as wide as all
     rules.sgd(w[rows], g[rows], v, tap, **hyper)
     rules.sgd(w[fresh], g[fresh], None, tap, **hyper)
     x = torch.empty_like(g)
@@ -192,17 +228,16 @@ def _behind_momentum(
     return x
 
 
-def _quantile(a: Tensor, quantile: float) -> Tensor:
-    """Per row the logarithm of a quantile of its numbers that are neither 0 nor infinite, and 1; or 0, 0."""
-    a = torch.where(torch.isfinite(a), a, math.inf).sort(dim=1).values
+def _quantile(x: Tensor, quantile: float) -> Tensor:
+    """Per row a quantile of the magnitudes that are neither 0 nor infinite; 0 where there is none."""
+    if not x.shape[1]:
+        return x.new_zeros(len(x))
+    a = torch.where(torch.isfinite(x), x.abs(), math.inf).sort(dim=1).values
     zeros = (a == 0).sum(1)
     count = (a < math.inf).sum(1) - zeros
-    index = zeros + (quantile * (count - 1).clamp(min=0)).long()
-    q = a.gather(1, index.clamp(max=max(a.shape[1] - 1, 0))[:, None])[:, 0] if a.shape[1] else None
-    if q is None:
-        return a.new_zeros(len(a), 2)
-    seen = count > 0
-    return torch.stack((torch.where(seen, q, 1.0).log(), seen.to(a)), dim=1)
+    index = zeros + (quantile * (count - 1).clamp(min=0).to(a)).long()
+    found = a.gather(1, index.clamp(max=a.shape[1] - 1)[:, None])[:, 0]
+    return torch.where(count > 0, found, 0.0)
 
 
 def _old_states(

@@ -49,6 +49,12 @@ extern const gaf_loops gaf_table_avx512[GAF_FUNCTIONS][GAF_TYPES_COUNT];
 void gaf_stream_avx512(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
 #endif
 
+/* Every `step`-th element of a tensor, as many as there are, and NaN up to `width`. */
+void gaf_sample(int type, const void *tensor, ptrdiff_t size, ptrdiff_t step, double *row, ptrdiff_t width);
+
+/* The quantile of a row's magnitudes, without zeros and what is not finite; 0 if nothing is left. Reorders the row. */
+double gaf_quantile(double *row, ptrdiff_t width, double quantile);
+
 /* Once, before any call: finds torch's threads, and learns of forks from then on. */
 void gaf_parallel_begin(void);
 

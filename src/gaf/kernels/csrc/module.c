@@ -71,11 +71,12 @@ typedef struct {
     size_t width;      /* bytes of an element */
 } row;
 
+/* A list of addresses, or of whole numbers as large. */
 static int addresses(PyObject *list, ptrdiff_t count, char ***out, int optional) {
     *out = NULL;
     if (list == Py_None && optional) return 1;
     if (!PyList_Check(list) || PyList_Size(list) != count) {
-        PyErr_SetString(PyExc_ValueError, "lists of addresses must have one entry a tensor");
+        PyErr_SetString(PyExc_ValueError, "lists of addresses and sizes must have one entry a tensor");
         return 0;
     }
     *out = malloc((size_t)(count + 1) * sizeof(char *));
@@ -352,6 +353,37 @@ static PyObject *activate(PyObject *self, PyObject *args) {
     return result;
 }
 
+static PyObject *sample(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *types, *sizes, *steps, *tensors, *out, *result = NULL;
+    ptrdiff_t width;
+    char **type = NULL, **size = NULL, **step = NULL, **tensor = NULL;
+    if (!PyArg_ParseTuple(args, "OOOOOn", &types, &sizes, &steps, &tensors, &out, &width)) return NULL;
+    if (!PyList_Check(sizes)) return PyErr_SetString(PyExc_TypeError, "sizes must be a list"), NULL;
+    ptrdiff_t n = PyList_Size(sizes);
+    double *rows = PyLong_AsVoidPtr(out);
+    if (!PyErr_Occurred() && addresses(types, n, &type, 0) && addresses(sizes, n, &size, 0) &&
+        addresses(steps, n, &step, 0) && addresses(tensors, n, &tensor, 0)) {
+        for (ptrdiff_t i = 0; i < n; i++)
+            gaf_sample((int)(intptr_t)type[i], tensor[i], (intptr_t)size[i], (intptr_t)step[i], rows + i * width, width);
+        result = Py_NewRef(Py_None);
+    }
+    free(type), free(size), free(step), free(tensor);
+    return result;
+}
+
+static PyObject *quantiles(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *in, *out;
+    ptrdiff_t n, width;
+    double quantile;
+    if (!PyArg_ParseTuple(args, "OnndO", &in, &n, &width, &quantile, &out)) return NULL;
+    double *rows = PyLong_AsVoidPtr(in), *found = PyLong_AsVoidPtr(out);
+    if (PyErr_Occurred()) return NULL;
+    for (ptrdiff_t i = 0; i < n; i++) found[i] = gaf_quantile(rows + i * width, width, quantile);
+    return Py_NewRef(Py_None);
+}
+
 typedef struct {
     row r;
     gaf_stream_loop loop;
@@ -390,6 +422,8 @@ static PyMethodDef METHODS[] = {
     {"adam", adam, METH_VARARGS, "One step of Adam for tensors of one type."},
     {"count", count, METH_O, "Add 1 to the float32 at each address; returns them."},
     {"activate", activate, METH_VARARGS, "f in place; returns the largest absolute value before."},
+    {"sample", sample, METH_VARARGS, "Evenly spaced elements of each tensor, a row of doubles each."},
+    {"quantiles", quantiles, METH_VARARGS, "A quantile of the magnitudes in each row, which it reorders."},
     {"stream", stream, METH_VARARGS, "The memory traffic of a step in float32, and nothing else."},
     {NULL, NULL, 0, NULL},
 };
