@@ -25,6 +25,9 @@ from gaf.tuning.shape import Shape, judge
 SAMPLES = 512  # of the training set that a curve's loss is the mean of
 BATCH = 128
 RADIUS = 0.5  # each filter is changed by half of its own length at the ends
+LEARNED = (
+    0.05  # of the loss that a training began with must be gone before one speaks of an optimum
+)
 DIRECTIONS = 3  # whose curves are averaged: one random direction is an accident
 
 
@@ -114,15 +117,30 @@ def curve(
     seed: int = 0,
     radius: float = RADIUS,
     biases_and_norms: bool = False,
+    start: float | None = None,
 ) -> Curve:
-    """The curve, averaged over a few directions, and its shape."""
+    """The curve, averaged over a few directions, and its shape.
+
+    Args:
+        model: in the middle of the curve.
+        loss: of a model.
+        seed: of the directions.
+        radius: how far each filter is changed at the ends, as a share of its own length.
+        biases_and_norms: whether they are changed too.
+        start: the loss that training began with. Unset: the model is taken to be at an optimum.
+    """
     found = [
         slices.curve(model, loss, seed=seed + i, radius=radius, biases_and_norms=biases_and_norms)
         for i in range(DIRECTIONS)
     ]
     w = found[0].axes[0].tolist()
     mean = torch.stack([each.losses for each in found]).mean(0).tolist()
+    middle = mean[len(mean) // 2]
     try:
+        if start is not None and not start - middle > LEARNED * abs(start):
+            raise ValueError(
+                f"no optimum to judge: training has brought the loss from {start:.4g} to {middle:.4g} only"
+            )
         shape, why = judge(w, mean), ""
     except ValueError as error:
         shape, why = None, str(error)

@@ -189,7 +189,7 @@ def _slope(shape: Shape | None) -> tuple[float, str]:
     if shape is None:
         return (
             ENLARGE,
-            "No loss curve was drawn; the paper finds most curves to be of Type 1: αβ > 1.",
+            "No optimum whose curve could be judged; the paper finds most curves to be of Type 1: αβ > 1.",
         )
     what = f"The loss curve near the optimum goes with |w|^{shape.power:.2f} ± {shape.error:.2f}"
     if shape.type == "Type 1":

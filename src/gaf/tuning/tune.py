@@ -104,7 +104,7 @@ def tune(
         search = Search(seen.config, budget, folder, executor, watch)
         baseline = search.baselines()[0]
         at = reached(baseline.folder)
-        near = curve(at.model, training_loss(at.task))
+        near = curve(at.model, training_loss(at.task), start=seen.losses[0])
         told(_curved(near))
         advice = recommend(seen, near.shape)
         for subject, sentence in advice.reasons:

@@ -1,0 +1,19 @@
+"""The loss curve near an optimum, and where there is none."""
+
+import torch
+
+from gaf.tuning.cases import deep_sigmoid
+from gaf.tuning.optimum import curve, training_loss
+
+
+def test_a_model_that_has_not_learned_is_at_no_optimum():
+    torch.manual_seed(0)
+    task = deep_sigmoid()
+    model, loss = task.build_model(), training_loss(task)
+    here = loss(model).item()
+    near = curve(model, loss, start=1.04 * here)
+    assert near.shape is None
+    assert near.why.startswith("no optimum to judge: training has brought the loss from")
+    learned = curve(model, loss, start=1.1 * here)
+    assert learned.shape is not None
+    assert learned.losses == near.losses
