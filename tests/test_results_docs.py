@@ -1,4 +1,4 @@
-"""Tables of results in the pages are those of results/, and every comparison there is told in a page."""
+"""Tables and differences in the pages are those of results/, and every comparison there is told in a page."""
 
 import json
 from pathlib import Path
@@ -26,13 +26,18 @@ def test_a_wrong_number_is_noticed():
     page = "<!-- results/text, 3 digits -->\n\n" + right
     assert filled(page) == page
     assert filled(page.replace("3.612", "3.611")) == page
+    marker = "<!-- results/text: auto@gradient minus tuned, 3 digits -->\n"
+    line = "`auto@gradient` minus `tuned`: −0.145 [−0.199, −0.090], 5 seeds.\n"
+    assert filled(marker + "anything\n") == marker + line
 
 
 @pytest.mark.parametrize(
     "file", sorted(ROOT.glob("results/**/comparison.json")), ids=lambda file: file.parent.name
 )
-def test_every_comparison_has_provenance_and_no_path_of_a_machine(file):
+def test_every_comparison_is_told_and_has_provenance_and_no_path_of_a_machine(file):
     found = json.loads(file.read_text("utf-8"))
     assert found["command"][:1] == ["gaf"]
     assert found["environment"]["versions"]["torch"]
     assert not any(word.startswith("/") for word in found["command"])
+    name = str(file.parent.relative_to(ROOT))
+    assert any(name in page.read_text("utf-8") for page in PAGES), f"no page tells of {name}"
