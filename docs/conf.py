@@ -22,7 +22,8 @@ exclude_patterns = ["_build", "_ext", "_static"]
 myst_heading_anchors = 4
 smartquotes_action = "qe"  # not dashes: --quick is an option
 
-autodoc_default_options = {"members": True, "member-order": "bysource"}
+# Not "members": True, which would overrule the lists that pages give.
+autodoc_default_options = {"member-order": "bysource"}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
@@ -32,6 +33,7 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_param = False  # "params, lr, momentum: as in torch" stays one line
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # attributes as a list, not a heading each
 
 # A reference to a name of ours must resolve. Not so types of signatures, which autodoc writes as classes by
 # the module that holds them, and names of torch, whose pages are not fetched.

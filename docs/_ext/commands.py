@@ -6,10 +6,18 @@ command.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 HERE = "<!-- commands -->"
+# What Typer says of types and ranges, in words.
+WORDS = (
+    (re.compile(r" <(?:str|list\[\w+\])>$"), ""),
+    (re.compile(r"<(int|float) range>"), r"<\1>"),
+    (re.compile(r"([\d.]+)<=x<=([\d.]+)"), r"\1 to \2"),
+    (re.compile(r"x>=([\d.]+)"), r"at least \1"),
+)
 
 
 def write(app: Any, name: str, source: list[str]) -> None:
@@ -45,10 +53,17 @@ def section(name: str, command: Any, level: int = 2) -> Iterator[str]:
     records = [each.get_help_record(context) for each in command.get_params(context)]
     yield "| | |\n|---|---|"
     for what, meaning in filter(None, records):
-        said, _, extra = meaning.partition("  [")
-        default = f" *{_prose(extra.rstrip(']'))}*" if extra else ""
-        yield f"| `{what.replace('|', chr(92) + '|')}` | {_prose(said)}{default} |"
+        said, _, extra = f"  {meaning}".partition("  [")
+        default = f" *{_prose(_in_words(extra.rstrip(']')))}*" if extra else ""
+        name = _in_words(what).replace("|", r"\|")
+        yield f"| `{name}` | {_prose(said.strip())}{default} |"
     yield ""
+
+
+def _in_words(text: str) -> str:
+    for pattern, words in WORDS:
+        text = pattern.sub(words, text)
+    return text
 
 
 def _prose(text: str) -> str:

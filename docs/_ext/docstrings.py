@@ -1,8 +1,8 @@
 """Docstrings are written to be read as text; here they become what Sphinx parses.
 
 |g| is an absolute value, not a substitution; a list of arguments may run over several lines; a property may
-begin with a formula and a colon, which napoleon would take for a type; and the few formulas in TeX are shown
-in Unicode, so that no page needs a script for them.
+begin with a formula and a colon, which napoleon would take for a type; formulas set in by four spaces keep
+their lines; and the few in TeX are shown in Unicode, so that no page needs a script for them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import inspect
 import re
 from typing import Any
 
+from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.inspect import stringify_signature
 
 TEX = re.compile(r":math:`(.*?)`")
@@ -33,6 +35,8 @@ SIGNS = {
 }
 BARS = re.compile(r"(``.*?``|:\w+:`.*?`)|\|")
 MORE_NAMES = re.compile(r"^\s+[\w, ]+,$")
+DASH = re.compile(r"(?<=[*`]) -- ")
+FORMULA = re.compile(r"^ {4}\S.* (=|≤) ")
 
 
 def mend(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
@@ -45,14 +49,28 @@ def mend(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]
             mended.append(line)
         else:
             mended.append(BARS.sub(lambda found: found[1] or r"\|", TEX.sub(_in_unicode, line)))
+    if what == "module":
+        mended = [FORMULA.sub(lambda found: f"    | {found[0].lstrip()}", line) for line in mended]
     if what == "property" and mended:
         mended[0] = mended[0].replace(": ", " – ", 1)
     lines[:] = mended
 
 
 def dashes(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
-    """Napoleon's, between a parameter and what it is; elsewhere two hyphens begin an option."""
-    lines[:] = [line.replace("** -- ", "** – ") for line in lines]
+    """Napoleon's, between a name and what it is; elsewhere two hyphens begin an option."""
+    lines[:] = [DASH.sub(" – ", line) for line in lines]
+
+
+class Dashes(SphinxPostTransform):
+    """Sphinx's own, between an exception and when it is raised."""
+
+    default_priority = 900
+
+    def run(self, **_: Any) -> None:
+        """A text of its own, which no sentence is."""
+        for text in list(self.document.findall(nodes.Text)):
+            if text == " -- ":
+                text.parent.replace(text, nodes.Text(" – "))
 
 
 def signature(app: Any, what: str, name: str, of: Any, options: Any, said: str, back: str) -> Any:
@@ -77,5 +95,6 @@ def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx; napoleon has priority 500."""
     app.connect("autodoc-process-docstring", mend, priority=400)
     app.connect("autodoc-process-docstring", dashes, priority=600)
+    app.add_post_transform(Dashes)
     app.connect("autodoc-process-signature", signature)
     return {"parallel_read_safe": True}
