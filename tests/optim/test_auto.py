@@ -34,11 +34,12 @@ WAYS = {"single": {"foreach": False}, "foreach": {"foreach": True}, "native": {"
 class Judge:
     """Auto on the numbers of one tensor, from docs/auto.md: plain lists, sorted by Python."""
 
-    def __init__(self, weights, placement, auto, lr):
+    def __init__(self, tensor, placement, auto, lr):
         self.auto, self.lr0, self.placement = auto, lr, placement
         self.logs: list[float] = []
+        weights = tensor.flatten().tolist()
         squares = sum(w * w for w in weights) / len(weights)
-        self.size = math.sqrt(squares) or 0.1
+        self.size = (math.sqrt(squares) if tensor.ndim > 1 else 0.0) or 0.1
         rule = {"nesterov": False, "maximize": False, "placement": placement, **HYPER}
         self.rules = [oracle.Sgd(function="arctan", alpha=1, beta=1, w=w, **rule) for w in weights]
 
@@ -67,24 +68,24 @@ class Judge:
 
 def disagreement(dtype, placement, way, auto, judged=None):
     generator = torch.Generator().manual_seed(1)
-    sizes = (1, 7, 200)
-    params = [torch.randn(n, generator=generator).to(dtype) for n in sizes]
-    params.append(torch.zeros(3, dtype=dtype))
+    shapes = ((1,), (7,), (1, 7), (20, 10))
+    params = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+    params.append(torch.zeros(3, 1, dtype=dtype))
     lr = 0.2
     opt = gaf.SGD(params, lr=lr, activation=auto, placement=placement, **HYPER, **WAYS[way])
-    judges = [Judge(p.tolist(), placement, judged or auto, lr) for p in params]
+    judges = [Judge(p, placement, judged or auto, lr) for p in params]
     for step in range(5):
         opt.param_groups[0]["lr"] = lr = 0.2 / (1 + step)
         for i, (p, judge) in enumerate(zip(params, judges, strict=True)):
             scale = 10.0 ** (-3 * i - step)
             p.grad = (scale * torch.randn(p.shape, generator=generator)).to(dtype)
-            p.grad[::4] = 0
-            judge.step(p.grad.tolist(), lr)
+            p.grad.view(-1)[::4] = 0
+            judge.step(p.grad.flatten().tolist(), lr)
         opt.step()
     pairs = [
         (w, rule.w)
         for p, judge in zip(params, judges, strict=True)
-        for w, rule in zip(p.tolist(), judge.rules, strict=True)
+        for w, rule in zip(p.flatten().tolist(), judge.rules, strict=True)
     ]
     return max(abs(a - b) for a, b in pairs) / max(abs(b) for _, b in pairs)
 
@@ -145,15 +146,16 @@ def test_vanished_gradients_move_weights_as_far(placement):
     """Gradients of 1e-9 and of 1 give the same steps."""
 
     def run(scale):
-        w = nn.Parameter(torch.linspace(-1, 1, 300).double())
+        w = nn.Parameter(start.clone())
         opt = gaf.SGD([w], lr=0.1, momentum=0.9, activation="auto", placement=placement)
         for step in range(3):
-            w.grad = scale * torch.sin(torch.arange(300.0) + step).double()
+            w.grad = scale * torch.sin(torch.arange(300.0) + step).double().view(3, 100)
             opt.step()
         return w.detach()
 
+    start = torch.linspace(-1, 1, 300).double().view(3, 100)
     torch.testing.assert_close(run(1e-9), run(1.0))
-    assert (run(1.0) - torch.linspace(-1, 1, 300).double()).abs().max() > 0.01
+    assert (run(1.0) - start).abs().max() > 0.01
 
 
 @pytest.mark.parametrize(
@@ -328,13 +330,26 @@ def test_no_random_number_is_drawn():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64])
 @pytest.mark.parametrize("placement", gaf.PLACEMENTS)
 def test_other_types(dtype, placement):
-    w = torch.ones(6, dtype=dtype)
+    w = torch.ones(2, 3, dtype=dtype)
     opt = gaf.SGD([w], lr=0.1, momentum=0.9, activation=gaf.Auto(), placement=placement)
     for _ in range(2):
         w.grad = torch.full_like(w, 1e-3)
         opt.step()
     assert w.dtype == dtype
-    assert (w.real if dtype.is_complex else w)[0] < 1
+    assert (w.real if dtype.is_complex else w)[0, 0] < 1
+
+
+def test_a_vector_moves_by_shares_of_a_tenth():
+    """The ones of a gain and the zeros of a bias do not tell how far it should move."""
+    gain, bias, matrix = torch.ones(6), torch.zeros(6), torch.ones(2, 3)
+    opt = gaf.SGD([gain, bias, matrix], lr=0.3, activation=gaf.Auto(step=0.01))
+    for p in (gain, bias, matrix):
+        p.grad = torch.full_like(p, 7.0)
+    opt.step()
+    moved = 0.01 * math.pi / 4  # arctan of the median itself
+    torch.testing.assert_close(1 - gain, torch.full((6,), 0.1 * moved), rtol=1e-4, atol=0)
+    torch.testing.assert_close(-bias, torch.full((6,), 0.1 * moved), rtol=1e-4, atol=0)
+    torch.testing.assert_close(1 - matrix, torch.full((2, 3), moved), rtol=1e-4, atol=0)
 
 
 def test_sparse_gradients():

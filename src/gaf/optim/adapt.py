@@ -28,7 +28,7 @@ from gaf.optim.auto import Auto
 KEY = "gaf_auto"
 SAMPLE = 256
 LEAST, MOST = 1e-18, 1e18  # of alpha and beta, which the kernels take
-UNSIZED = 0.1  # for weights that are all 0, such as fresh biases
+VECTOR = 0.1  # the size of vectors (biases, gains of norm layers), and of matrices that are all 0
 
 Group = dict[str, Any]
 
@@ -251,16 +251,22 @@ def _old_states(
     sums = torch.stack([_squares(params[i]).to(home) for i in new])
     squares, elements = _over_processes(sums, [params[i] for i in new]).unbind(1)
     sizes = (squares / elements.clamp(min=1)).sqrt()
-    sizes = torch.where((sizes > 0) & torch.isfinite(sizes), sizes, UNSIZED)
+    sizes = torch.where((sizes > 0) & torch.isfinite(sizes), sizes, VECTOR)
     fresh = dict(zip(new, torch.nn.functional.pad(sizes[:, None], (2, 0)).unbind(), strict=True))
     rows = [fresh[i] if state is None else state.to(sizes) for i, state in enumerate(states)]
     return torch.stack(rows)
 
 
 def _squares(p: Tensor) -> Tensor:
-    """The sum of squares of a tensor's numbers, and how many there are."""
+    """The sum of squares of a tensor's numbers, and how many there are.
+
+    A vector's numbers are taken for 0.1: the ones of a gain and the zeros of a bias do not tell how far it
+    should move, and gains that moved by shares of 1 spoiled the training of batch-normalised networks.
+    """
     numbers = real_values(p.detach())
     total = torch.linalg.vector_norm(numbers, dtype=_wide(numbers.device)) ** 2
+    if p.ndim < 2:
+        total = torch.full_like(total, numbers.numel() * VECTOR**2)
     return torch.stack((total, torch.full_like(total, numbers.numel())))
 
 

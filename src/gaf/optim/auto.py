@@ -1,7 +1,8 @@
 r"""Auto: alpha and beta of each tensor, set while training.
 
 With x what f acts on in one tensor, m the running quantile of abs(x), s the root mean square of the
-tensor's weights when Auto first saw it, and :math:`\eta_0` the group's learning rate when it was added:
+tensor's weights when Auto first saw it (0.1 for vectors: biases, and gains of norm layers), and
+:math:`\eta_0` the group's learning rate when it was added:
 
 .. math:: f(x) = \alpha \arctan(\beta x), \qquad \beta = 1 / m, \qquad \alpha = \mathrm{step}\, s / \eta_0
 
@@ -42,7 +43,7 @@ class Auto:
         >>> model = torch.nn.Linear(4, 2)
         >>> opt = gaf.SGD(model.parameters(), lr=0.1, activation=gaf.Auto())
         >>> gaf.activation_of(opt.param_groups[0])
-        Auto(step=0.03, quantile=0.5, decay=0.99, lr=0.1)
+        Auto(step=0.02, quantile=0.5, decay=0.99, lr=0.1)
     """
 
     name: ClassVar[str] = "auto"
@@ -51,7 +52,7 @@ class Auto:
         "gradient"  # where none is asked for: behind the momentum it trained worse
     )
 
-    step: float = 0.03
+    step: float = 0.02
     quantile: float = 0.5
     decay: float = 0.99
     lr: float | None = None
