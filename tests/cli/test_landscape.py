@@ -59,6 +59,21 @@ def test_files_and_numbers(landscape, trained, tmp_path):
     assert digests(trained) == before  # only read
 
 
+def test_a_run_that_has_not_learned_is_at_no_optimum(landscape, trained, tmp_path):
+    train(tiny_config("optimizer.lr=1e-12"), tmp_path / "still")
+    kinds = {}
+    for folder in (tmp_path / "still", trained / "one"):
+        args = ("--task", KIND, "--out", tmp_path / "out", "--side", 5, "--samples", 40, "--json")
+        status, out, err = landscape(folder, *args)
+        assert status == 0, err
+        kinds[folder.name] = json.loads(out)
+    assert kinds["still"]["said"].startswith(
+        "No optimum to judge: training has brought the loss from"
+    )
+    assert kinds["still"]["curve"]["shape"] is None
+    assert kinds["one"]["curve"]["shape"] is not None
+
+
 def test_help_shows_an_example(landscape):
     status, out, _ = landscape("--help")
     assert status == 0

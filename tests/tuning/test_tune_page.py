@@ -39,7 +39,7 @@ def test_where_nothing_helps_there_is_no_line_to_copy():
 def test_a_record_without_a_shape_or_with_failed_runs_is_shown():
     raced = [{**each, "first": None} for each in RECORD["raced"]]
     curve = {**RECORD["curve"], "shape": None, "why": "the curve is flat"}
-    assert "the curve is flat" in render({**RECORD, "raced": raced, "curve": curve})
+    assert "The curve is flat." in render({**RECORD, "raced": raced, "curve": curve})
 
 
 def test_the_committed_result_keeps_the_promises():

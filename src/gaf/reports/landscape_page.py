@@ -97,11 +97,12 @@ def _surfaces(plane: dict[str, Any]) -> list[Figure]:
     axes["yaxis"] = {"title": {"text": "second direction"}}
     above = {"type": "contour", **common, "hovertemplate": hover, "ncontours": 20}
     turned = {"type": "surface", **common, "hovertemplate": hover, "showscale": False}
-    scene = {
-        **{"xaxis": {"title": {"text": "first"}}, "yaxis": {"title": {"text": "second"}}},
-        "zaxis": {"title": {"text": "loss"}},
-        "aspectmode": "cube",
+    scene: dict[str, Any] = {
+        f"{axis}axis": {"title": {"text": text}, "nticks": 5}
+        for axis, text in (("x", "first"), ("y", "second"), ("z", "loss"))
     }
+    # from further off than plotly's 1.25, which cuts the axes' titles
+    scene |= {"aspectmode": "cube", "camera": {"eye": {"x": 1.65, "y": 1.65, "z": 1.2}}}
     hidden = {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
     margin = {"l": 0, "r": 0, "t": 0, "b": 0}
     return [

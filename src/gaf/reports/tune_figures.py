@@ -93,7 +93,10 @@ def _sizes(found: dict[str, Any]) -> Figure:
             }
         )
     names = [plotly_text(_brief(each["name"])) for each in layers]
-    axis = {"tickvals": list(range(len(layers))), "ticktext": names, "autorange": "reversed"}
+    # from the input downwards, with room for the two notes above
+    rows = len(layers)
+    axis = {"tickvals": list(range(rows)), "ticktext": names, "zeroline": False}
+    axis["range"] = [rows - 0.5, -0.6 - 0.2 * rows]
     return Figure(
         "How large gradients are, layer by layer",
         "From the 10 % to the 99 % quantile of |g|; the large mark is the median. Right of 1/β, f bends.",
@@ -119,7 +122,7 @@ def curve_figure(near: dict[str, Any]) -> Figure:
             "hovertemplate": "%{x:.2f}: %{y:.4~g}",
         }
     )
-    about = near["why"]
+    about = f"{near['why'][:1].upper()}{near['why'][1:]}."
     if shape:
         about = (
             f"Along {len(near['each'])} random directions (grey) and their mean: Figure 3. The fit goes with "

@@ -6,9 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from gaf.experiments.engine import rng
 from gaf.landscape import slices
 from gaf.landscape.slices_directions import check_state
-from gaf.tuning.optimum import SAMPLES, Reached, curve, read_checkpoint, training_loss
+from gaf.tuning.optimum import SAMPLES, Loss, Reached, curve, read_checkpoint, training_loss
 
 
 def look(
@@ -27,10 +30,9 @@ def look(
     if to is not None:
         other, _ = read_checkpoint(to)
         check_state(at.model, other, f"the checkpoint in {to}")
-    near = curve(at.model, loss, seed=seed, radius=radius, biases_and_norms=biases_and_norms)
-    plane = slices.surface(
-        at.model, loss, seed=seed, radius=radius, side=side, biases_and_norms=biases_and_norms
-    )
+    moves = {"seed": seed, "radius": radius, "biases_and_norms": biases_and_norms}
+    near = curve(at.model, loss, start=_untrained(at, loss), **moves)
+    plane = slices.surface(at.model, loss, side=side, **moves)
     found: dict[str, Any] = {
         "title": at.config.name,
         "checkpoint": str(at.path),
@@ -59,10 +61,17 @@ def look(
     return found
 
 
+def _untrained(at: Reached, loss: Loss) -> float:
+    """The loss before training: a run that has lost little of it is at no optimum, as in ``gaf tune``."""
+    with rng.own_settings(None), torch.no_grad():
+        torch.manual_seed(at.config.seed)
+        return float(loss(at.task.build_model().eval()))
+
+
 def said(shape: Any, why: str) -> str:
     """The shape in a sentence."""
     if shape is None:
-        return f"No shape to judge: {why}."
+        return f"{why[0].upper()}{why[1:]}."
     low, high = shape.large
     where = f" Steeper than the nearest quadratic for |w| from {low:.2g} to {high:.2g}."
     return (
