@@ -13,7 +13,8 @@ from typing import Any
 HERE = "<!-- commands -->"
 # What Typer says of types and ranges, in words.
 WORDS = (
-    (re.compile(r" <(?:str|list\[\w+\])>$"), ""),
+    (re.compile(r"^([^-].*) <(?:str|list\[\w+\])>$"), r"\1"),  # an argument is told by its name
+    (re.compile(r"<list\[(\w+)\]>"), r"<\1>"),
     (re.compile(r"<(int|float) range>"), r"<\1>"),
     (re.compile(r"([\d.]+)<=x<=([\d.]+)"), r"\1 to \2"),
     (re.compile(r"x>=([\d.]+)"), r"at least \1"),

@@ -8,6 +8,7 @@ lead to what the site can give of it.
 from __future__ import annotations
 
 import os
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 LONG = 20  # characters of a name in a table
+DOT = re.compile(r"(?<=\.)(?=[A-Za-z_])")  # of a name, not of a number
 
 
 class NamesToReference(SphinxPostTransform):
@@ -52,11 +54,11 @@ class BreakableNames(SphinxPostTransform):
         for entry in self.document.findall(nodes.entry):
             for literal in entry.findall(nodes.literal):
                 text = literal.astext()
-                if len(text) > LONG and " " not in text and "." in text:
-                    *parts, last = text.split(".")
+                *parts, last = DOT.split(text)
+                if len(text) > LONG and " " not in text and parts:
                     literal.clear()
                     for part in parts:
-                        literal += [nodes.Text(f"{part}."), nodes.raw("", "<wbr>", format="html")]
+                        literal += [nodes.Text(part), nodes.raw("", "<wbr>", format="html")]
                     literal += nodes.Text(last)
 
 
