@@ -26,7 +26,10 @@ def detect(
     checkpoint: Annotated[
         Path, typer.Argument(help="The folder of a run, or a checkpoint in it.", show_default=False)
     ],
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", show_default=False)],
+    images: Annotated[
+        list[Path],
+        typer.Argument(metavar="IMAGE...", help="Photographs, one or more.", show_default=False),
+    ],
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where the pictures go; made if it is missing.")
     ] = Path("detections"),
