@@ -16,7 +16,7 @@ HEAD = """\
 
 # Theory
 
-Each statement of the paper's Sections III-A to III-C as something to run: what it assumes, what it
+Each statement of the paper's Section III as something to run: what it assumes, what it
 claims, and a check. The *printed* reading is the paper's; the *sound* one is what holds. A check draws at
 least 10,000 random cases inside the assumptions and counts those in which the claim is false, then drops
 one assumption at a time and shows a case in which the claim fails without it, where there is one: then the
