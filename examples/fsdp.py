@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 import torch
 import torch.distributed as dist
@@ -58,5 +59,5 @@ held = [tuple(p.to_local().shape) for p in model.parameters()]
 print(f"process {rank} holds {held}")
 
 checkpoint.save(os.path.join(sys.argv[1], "step-20"), model, opt)
-dist.barrier()  # gloo's own threads may still hold a tensor of it when Python ends, and torch would abort
 dist.destroy_process_group()
+time.sleep(1)  # gloo's threads live on: one that lets go of a tensor while Python ends would abort the process

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ def main(check: Callable[[], Any]) -> None:
     if rank == 0:
         Path(os.environ["GAF_RESULT"]).write_text(json.dumps(found), "utf-8")
     dist.destroy_process_group()
+    time.sleep(1)  # sharded tensors keep gloo's threads: one that frees a tensor while Python ends would abort
 
 
 class Traffic(TorchDispatchMode):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +44,9 @@ def make_fabric(config: RunConfig) -> Fabric:
             f"accelerator={config.accelerator}, devices={devices} cannot be had here: {reason}"
         ) from error
     fabric.launch()
+    if torch.distributed.is_initialized() and fabric.device.type == "cpu":
+        # One of gloo's threads that lets go of a tensor while Python ends would abort the process.
+        atexit.register(time.sleep, 1)
     return fabric
 
 
