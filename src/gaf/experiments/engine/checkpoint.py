@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 
 from gaf.experiments.engine import files
 from gaf.experiments.engine.distributed import everyones
+from gaf.experiments.engine.fabric import Fabric
 from gaf.experiments.engine.shards import put_together, take_apart
 
 KEPT = 2

@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
-from lightning_fabric.plugins import MixedPrecision
-from lightning_fabric.plugins.environments import TorchElasticEnvironment
-from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy
 from torch import Tensor, nn
 
 from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.engine.fabric import (
+    DDPStrategy,
+    Fabric,
+    MixedPrecision,
+    ModelParallelStrategy,
+    TorchElasticEnvironment,
+)
 
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it announces each start
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 
 import gaf
+from gaf.experiments.engine.fabric import Fabric
 from gaf.experiments.engine.machine import cpu_model
 from gaf.experiments.tasks.base import Task
 

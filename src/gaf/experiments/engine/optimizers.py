@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 import gaf
 from gaf.experiments.engine.config import OptimizerConfig
+from gaf.experiments.engine.fabric import Fabric
 
 TINY = 1e-30  # a gradient that is 0 has no direction, and stays 0
 

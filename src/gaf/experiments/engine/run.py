@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from lightning_fabric import Fabric
 
 from gaf.experiments.engine import checkpoint, environment, rng
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.distributed import make_fabric
+from gaf.experiments.engine.fabric import Fabric
 from gaf.experiments.engine.files import DiskFull, write_json
 from gaf.experiments.engine.loop import fit
 from gaf.experiments.engine.optimizers import make_optimizer

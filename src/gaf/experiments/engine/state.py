@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from gaf.experiments.engine import checkpoint, rng, shards
 from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.engine.fabric import Fabric
 from gaf.experiments.engine.progress import Progress
 from gaf.experiments.engine.record import Records
 from gaf.experiments.engine.sampler import Sampler
