@@ -119,9 +119,9 @@ def _name(order: Mapping[str, Setting], key: str | None) -> str | None:
 
 
 def digits() -> list[tuple[RunConfig, tuple[str, ...]]]:
-    """What is compared when nothing is named, in under two minutes: data that needs no download.
+    """What is compared when nothing is named, in a minute or two: data that needs no download.
 
-    A perceptron whose gradient vanishes, so that plain SGD stays at chance and only a steep f makes a
+    A perceptron whose gradient vanishes, so that plain SGD stays at chance and a steep f makes the largest
     difference, and a CNN that trains well without any.
     """
     short = {"checkpoint_every": 10_000}  # at the end, or when stopped: the runs take seconds
