@@ -50,7 +50,7 @@ def train(
 ) -> int:
     """Train a recipe, a task of your own, or go on with a run.
 
-    A run is a folder. It can be stopped at any time, also by pulling the plug: the same command, or
+    A run is a folder. It can be stopped or killed at any time: the same command, or
     --resume FOLDER, goes on where it was and ends with the same weights.
 
     Example: gaf train digits-cnn-sgdm --set optimizer.lr=0.1 --seed 1

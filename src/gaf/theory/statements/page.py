@@ -33,7 +33,7 @@ assumption is *needed*.
 | μ, M, M_G | constants of the noise, in the paper's Assumption 6 |
 
 ```bash
-gaf theory                              # the table below, in under a minute
+gaf theory                              # the table below
 gaf theory --statement theorem-3        # one statement in full
 gaf theory --seed 1 --json              # other random cases; every number
 gaf theory --markdown > docs/theory.md  # this page
@@ -62,10 +62,9 @@ OWN = """\
 ## The curvature of your own network
 
 `spectrum` gives the extreme eigenvalues of the Hessian H at a point, before f and after it, by Lanczos on
-products of H with vectors: no matrix is ever made, and a network of a million parameters takes under
-a minute on two cores. With D = diag(f'(∇L)) the activated gradient has the Jacobian D·H. Its largest
-singular value is the ℓ of the activated field at that point, and D^½·H·D^½ has its eigenvalues. No c is
-given: the loss of a network is not convex.
+products of H with vectors: no matrix is ever made, so large networks fit. With D = diag(f'(∇L)) the
+activated gradient has the Jacobian D·H. Its largest singular value is the ℓ of the activated field at that
+point, and D^½·H·D^½ has its eigenvalues. No c is given: the loss of a network is not convex.
 
 ```python
 import torch
