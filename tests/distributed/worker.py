@@ -31,7 +31,9 @@ def main(check: Callable[[], Any]) -> None:
     if rank == 0:
         Path(os.environ["GAF_RESULT"]).write_text(json.dumps(found), "utf-8")
     dist.destroy_process_group()
-    time.sleep(1)  # sharded tensors keep gloo's threads: one that frees a tensor while Python ends would abort
+    time.sleep(
+        1
+    )  # sharded tensors keep gloo's threads: one that frees a tensor while Python ends would abort
 
 
 class Traffic(TorchDispatchMode):

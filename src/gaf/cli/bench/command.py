@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from gaf.cli.bench import growth, kernels, machine, record
 from gaf.cli.bench.memory import fits, free_memory
-from gaf.cli.bench.run import Plan, Report, run
+from gaf.cli.bench.run import Plan, run
 from gaf.cli.bench.shapes import SHAPES
 from gaf.cli.bench.tables import tables
 from gaf.kernels import native
@@ -88,19 +88,19 @@ def bench(
     if only_kernels:
         return _tell_kernels(json_path)
     if only_engine:
-        return _time_trainings("engine", repeats or (5 if quick else 15), json_path)
+        return _time_trainings("engine", repeats or (5 if quick else 15), json_path, save)
     if only_grid:
-        return _time_trainings("grid", repeats or (3 if quick else 7), json_path)
+        return _time_trainings("grid", repeats or (3 if quick else 7), json_path, save)
     if only_detection:
-        return _time_trainings("detection", repeats or (5 if quick else 15), json_path)
+        return _time_trainings("detection", repeats or (5 if quick else 15), json_path, save)
     if only_auto:
-        return _time_trainings("auto", repeats or (7 if quick else 21), json_path)
+        return _time_trainings("auto", repeats or (7 if quick else 21), json_path, save)
     names = tuple(SHAPES) if shapes in (None, "all") else (shapes,)
     if quick and shapes is None:
         names = ("resnet50", "tiny")
     _check_memory(names)
     report = run(_plan(names, with_growth, training, quick, repeats), Console(stderr=True))
-    _publish(report, json_path, save)
+    _publish(tables(report), record.as_dict(report), json_path, save, machine.label(report.about))
     return 0 if report.complete else INTERRUPTED
 
 
@@ -157,7 +157,7 @@ def _tell_kernels(json_path: Path | None) -> int:
     return 0
 
 
-def _time_trainings(what: str, repeats: int, json_path: Path | None) -> int:
+def _time_trainings(what: str, repeats: int, json_path: Path | None, save: bool) -> int:
     """``engine``, ``grid``, ``detection`` or ``auto``: what is timed by itself."""
     try:
         from gaf.cli.bench import auto, detection, engine, grid
@@ -169,24 +169,22 @@ def _time_trainings(what: str, repeats: int, json_path: Path | None) -> int:
             raise
         message = f"needs {error.name}: pip install 'activated-gradients[lab]'"
         raise typer.BadParameter(message, param_hint=f"--{what}") from None
-    _console().print(module.table(found))
-    if json_path is not None:
-        record.write_json(json_path, found)
+    _publish(module.table(found), found, json_path, save, f"{machine.label(found)}-{what}")
     return 0
 
 
-def _publish(report: Report, json_path: Path | None, save: bool) -> None:
+def _publish(
+    shown: RenderableType, content: dict[str, Any], json_path: Path | None, save: bool, stem: str
+) -> None:
     console = _console()
-    console.print(tables(report))
-    content = record.as_dict(report)
+    console.print(shown)
     if json_path is not None:
         record.write_json(json_path, content)
     if save:
-        stem = machine.label(report.about)
         record.RESULTS.mkdir(exist_ok=True)
         record.write_json(record.RESULTS / f"{stem}.json", content)
         text = io.StringIO()
-        Console(file=text, width=WIDTH, highlight=False).print(tables(report))
+        Console(file=text, width=WIDTH, highlight=False).print(shown)
         record.write(record.RESULTS / f"{stem}.txt", text.getvalue())
         console.print(f"written: {record.RESULTS / stem}.json and .txt")
 
