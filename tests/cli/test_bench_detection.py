@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from gaf.cli.app import run
-from gaf.cli.bench import detection
+from gaf.cli.bench import detection, machine
 from gaf.experiments.recipes import voc
 
 
@@ -33,7 +33,7 @@ def test_the_verdict(capsys, share, seconds, told):
     figures = {"median": 1.0, "p10": 0.9, "p90": 1.1, "n": 5}
     times = dict.fromkeys((detection.STEP, detection.LOSS), figures)
     times[detection.DETECT] = {**figures, "median": seconds}
-    facts = {"cpu": "a cpu", "torch": "2", "date": "today", "threads": 2, "others": 0.0}
+    facts = {**machine.facts(), "others": 0.0}
     found = {**facts, "width": 0.125, "batch": 8, "seconds": times}
     Console(width=150).print(detection.table({**found, "share": {**figures, "median": share}}))
     lines = capsys.readouterr().out.splitlines()

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from gaf.cli.app import run
-from gaf.cli.bench import grid
+from gaf.cli.bench import grid, machine
 
 
 @pytest.mark.slow
@@ -32,7 +32,7 @@ def test_the_verdict(capsys, speed, others, told):
     figures = {"median": 1.0, "p10": 0.9, "p90": 1.1, "n": 5}
     ways = {name: {"seconds": figures, "speed": figures} for name in (grid.ALONE, grid.THREADED)}
     ways[grid.BESIDE] = {"seconds": figures, "speed": {**figures, "median": speed}}
-    facts = {"cpu": "a cpu", "torch": "2", "date": "today", "runs": 4, "cores": 2, "others": others}
+    facts = {**machine.facts(), "runs": 4, "cores": 2, "others": others}
     Console(width=150).print(grid.table({**facts, "ways": ways}))
     out = capsys.readouterr().out
     assert told in out

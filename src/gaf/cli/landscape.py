@@ -126,6 +126,7 @@ def _reached(checkpoint: Path, task: str | None) -> Reached:
 
 
 def _bench(as_json: bool) -> int:
+    from gaf.cli.bench import machine
     from gaf.landscape.slices_bench import measure
 
     console = Console(stderr=True)
@@ -133,7 +134,7 @@ def _bench(as_json: bool) -> int:
     if as_json:
         print(json.dumps([asdict(each) for each in found]))
         return 0
-    table = Table(title="slices against loops by hand, interleaved")
+    table = Table(title="slices against loops by hand, interleaved; one thread")
     for column in ("case", "method", "ms", "× plain loop", "× deep copies", "difference"):
         table.add_column(column, justify="left" if column in ("case", "method") else "right")
     for each in found:
@@ -141,5 +142,5 @@ def _bench(as_json: bool) -> int:
         seconds, far = f"{1e3 * each.seconds:.1f}", f"{each.difference:.0e}"
         table.add_row(each.case, each.method, seconds, *speeds, far)
     wide = None if sys.stdout.isatty() else WIDTH
-    Console(width=wide, highlight=False).print(table)
+    Console(width=wide, highlight=False).print(machine.line(machine.facts()), table)
     return 0

@@ -68,5 +68,4 @@ def table(found: Mapping[str, Any]) -> Group:
             over = each["ratio"]
             spread_ = f"{over['median']:.2f} ({over['p10']:.2f} to {over['p90']:.2f})"
             shown.add_row(SHAPES[name].label, place, *times, spread_)
-    about = f"{found['cpu']}, {found['threads']} threads, torch {found['torch']}, {found['date']}\n"
-    return Group(about, shown)
+    return Group(machine.line(found), shown)

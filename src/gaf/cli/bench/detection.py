@@ -108,5 +108,4 @@ def table(found: Mapping[str, Any]) -> Group:
             limit,
             verdict,
         )
-    about = f"{found['cpu']}, {found['threads']} threads, torch {found['torch']}, {found['date']}\n"
-    return Group(about, shown)
+    return Group(machine.line(found), shown)

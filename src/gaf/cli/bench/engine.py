@@ -78,8 +78,7 @@ def table(found: Mapping[str, Any]) -> Group:
             f"{LIMIT:.2f}",
             verdict,
         )
-    about = f"{found['cpu']}, {found['threads']} threads, torch {found['torch']}, {found['date']}\n"
-    return Group(about, shown)
+    return Group(machine.line(found), shown)
 
 
 @contextmanager

@@ -101,5 +101,4 @@ def table(found: Mapping[str, Any]) -> Group:
             limit,
             verdict,
         )
-    about = f"{found['cpu']}, torch {found['torch']}, {found['date']}\n"
-    return Group(about, shown)
+    return Group(machine.line(found), shown)

@@ -6,6 +6,7 @@ import datetime
 import os
 import platform
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ def facts() -> dict[str, Any]:
         "torch": torch.__version__,
         "gaf": gaf.__version__,
     }
+
+
+def line(about: Mapping[str, Any]) -> str:
+    """The facts that stand above a table."""
+    return "{cpu}, {cores} cores, {threads} threads, torch {torch}, {date}\n".format(**about)
 
 
 class Others:
