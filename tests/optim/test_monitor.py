@@ -220,6 +220,20 @@ def test_quantiles_of_a_sample_are_near():
     assert exact.records[0]["quantiles"] == pytest.approx(expected)
 
 
+def test_the_sample_falls_on_all_columns_of_a_matrix():
+    grads = [torch.ones(256, 256), torch.ones(3, 256), torch.ones(0)]
+    grads[0][:, ::16] = grads[1][:, ::16] = 1e-6
+    params = [torch.zeros_like(g, requires_grad=True) for g in grads]
+    for p, g in zip(params, grads, strict=True):
+        p.grad = g.clone()
+    every_16th = sum(g.numel() for g in grads) // 16
+    monitor = gaf.Monitor(sample=every_16th, quantiles=(0.0, 0.5), histogram=True)
+    gaf.activate_grad_(params, F, monitor=monitor)
+    (record,) = monitor.records
+    assert record["quantiles"] == pytest.approx({"0.0": 1e-6, "0.5": 1.0})
+    assert record["histogram"]["0"] == pytest.approx(15 / 16, abs=0.01)
+
+
 def test_every_so_many_steps():
     model = make_model()
     opt = make("ours:sgd-momentum", model.parameters())

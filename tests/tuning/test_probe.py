@@ -70,6 +70,12 @@ def test_sizes_of_large_and_empty_tensors():
     assert found.quantiles[1] == pytest.approx(0.5, abs=0.01)
 
 
+def test_the_sample_falls_on_all_columns_of_a_matrix():
+    g = torch.ones(512, 512)
+    g[:, ::4] = 1e-6  # the sample is of about every fourth element
+    assert sizes(g).quantiles == pytest.approx((1e-6, 1.0, 1.0, 1.0))
+
+
 def test_a_loss_that_is_no_number_is_a_sentence():
     with pytest.raises(ValueError, match="is nan at the first step, before anything was learned"):
         probe(tiny_config(explode=0.5))

@@ -136,14 +136,14 @@ def saved(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[
     return found
 
 
-def spacing(elements: int) -> int:
-    """Every how manieth element is sampled.
+def spacing(*elements: int, sample: int = SAMPLE) -> int:
+    """Every how manieth element of tensors with so many is sampled: at most ``sample`` or so in all.
 
-    It has no divisor in common with the number of elements, so that it falls on all columns of a matrix and
+    It has no divisor in common with any number of elements, so that it falls on all columns of a matrix and
     on all places of a filter.
     """
-    step = -(-elements // SAMPLE)
-    while math.gcd(step, elements) > 1:
+    step = -(-sum(elements) // sample)
+    while any(math.gcd(step, each) > 1 for each in elements if each):
         step += 1
     return max(1, step)
 

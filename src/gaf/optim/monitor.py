@@ -288,7 +288,7 @@ def _figures(
 ) -> Tensor:
     """All figures of one record in one tensor, on the device of the inputs."""
     values = [v.flatten() for v in map(real_values, inputs)]
-    stride = max(1, math.ceil(sum(v.numel() for v in values) / sample))
+    stride = adapt.spacing(*(v.numel() for v in values), sample=sample)
     device = values[0].device if values else torch.device("cpu")
     counts = torch.zeros(4 + len(SHARES), dtype=torch.float64, device=device)
     if skipped is not None:

@@ -27,6 +27,7 @@ from gaf.experiments.engine.signals import Wish
 from gaf.experiments.engine.state import Run
 from gaf.experiments.settings import without_function
 from gaf.experiments.tasks import load_task
+from gaf.optim.adapt import spacing
 
 QUANTILES = (0.1, 0.5, 0.9, 0.99)
 SAMPLE = 65_536  # elements of a tensor that quantiles are taken of, evenly spaced
@@ -215,7 +216,7 @@ def sizes(tensor: Tensor | None) -> Sizes:
     if tensor is None or tensor.numel() == 0:
         return Sizes(0.0, (0.0,) * len(QUANTILES))
     flat = tensor.detach().abs().flatten().float()
-    some = flat[:: max(1, flat.numel() // SAMPLE)]
+    some = flat[:: spacing(flat.numel(), sample=SAMPLE)]
     some = some[some > 0]
     if not some.numel():
         return Sizes(flat.max().item(), (0.0,) * len(QUANTILES))
