@@ -50,6 +50,11 @@ BASE = recipes.get("digits-cnn-sgdm")  # lr 0.1, momentum 0.9, weight decay 5e-4
             },
         ),
         ("lr x0.5 + centralize", "lr x0.5 + centralize", {"lr": 0.05, "centralize": True}),
+        (
+            "auto( step=.1, decay=0 ) @ momentum",
+            "auto(0.1, decay=0)@momentum",
+            {"activation": "auto(0.1, decay=0)", "placement": "momentum"},
+        ),
     ],
 )
 def test_a_setting_changes_what_its_name_says_and_nothing_else(text, name, changes):
@@ -83,6 +88,9 @@ def test_what_is_suggested_exists(text):
         ("clip-value-1 + clip-norm-1", "set one of clip_value, clip_norm and normalize"),
         ("control(adam)", "adam has no function"),
         ("tuned + centralize", "'tuned' stands by itself"),
+        ("arctan@momentum + adam", "adam takes placement='gradient' only"),
+        ("adam + adamw", "'adamw' undoes 'adam'; leave one of them out"),
+        ("arctan + lr x3 + tanh", "'tanh' undoes 'arctan'"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(text, complaint):
@@ -90,6 +98,29 @@ def test_what_cannot_be_is_refused_in_a_sentence(text, complaint):
         make(BASE, text)
     assert complaint in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["tanh(0.2, 10)", "clip-norm-0.1", "lr x3", "auto"])
+def test_another_rule_may_stand_on_either_side(text):
+    setting = make(BASE, f"adamw + {text}")
+    assert make(BASE, f"{text} + adamw") == setting
+    alone, plain = make(BASE, "adamw"), make(BASE, "baseline")
+    assert differing(setting, alone) == differing(make(BASE, text), plain)
+
+
+def differing(one, other):
+    """The keys of the rule in which two settings differ."""
+    rules = [dict(each.config.optimizer) for each in (one, other)]
+    return {key for key, value in rules[0].items() if value != rules[1][key]}
+
+
+def test_another_rule_keeps_what_is_done_to_gradients_and_its_own_keys():
+    base = make(BASE, "clip-norm-0.1 + centralize").config
+    rule = make(base, "adam").config.optimizer
+    assert (rule.clip_norm, rule.centralize, rule.weight_decay) == (0.1, True, 5e-4)
+    slow = rule.model_copy(update={"betas": (0.8, 0.9)})
+    changed = make(base.model_copy(update={"optimizer": slow}), "adamw(0.01)").config.optimizer
+    assert (changed.name, changed.lr, changed.betas) == ("adamw", 0.01, (0.8, 0.9))
 
 
 def test_lists_part_at_commas_outside_brackets_and_presets_are_those_of_the_table():
@@ -108,6 +139,9 @@ def test_the_control_is_the_engines():
     setting = make(BASE, "log(0.2, 10)@gradient")
     assert control(setting).config.optimizer == matched_control(setting.config).optimizer
     assert control(setting).kind == "control"
+    adam = make(BASE, "control(tanh(0.2, 20) + adam)").config.optimizer  # slope 4
+    wanted = {"lr": 0.001, "eps": 1e-8 / 4, "weight_decay": 5e-4 / 4}
+    assert adam == OptimizerConfig(name="adam", **wanted)
 
 
 def test_a_recipe_with_a_function_is_parted_into_baseline_and_setting():

@@ -4,17 +4,17 @@
 - ``adam``, ``adam(0.01)``, ``adamw``: the other rules, at a rate of 0.001 unless one is given
 - ``clip-value-0.1``, ``clip-norm-0.1``, ``normalize``, ``normalize-0.1``, ``centralize``
 - ``arctan(0.1, 20)@momentum``: a gradient activation function, and where it acts
-- ``auto``, ``auto(step=0.02)@momentum``: :class:`gaf.Auto`, which has no matched control
+- ``auto``, ``auto(step=0.1)@momentum``: :class:`gaf.Auto`, which has no matched control
 - ``control(arctan(0.1, 20))``: its matched control, which is added to a comparison anyway
 - ``presets``: the six functions of the paper's Table II
-- ``adam + tanh(0.2, 10)``: both
+- ``adam + tanh(0.2, 10)``: both, in any order
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from pydantic import ValidationError
@@ -88,9 +88,19 @@ def make(base: RunConfig, text: str) -> Setting:
     controlled = CONTROL.fullmatch(text.strip())
     if controlled:
         return control(make(base, controlled[1]))
-    names, config = [], base
-    for part in _outside_brackets(text, "+") or [""]:
+    config = base
+    names: list[str] = []
+    by: dict[str, str] = {}  # the part that changed a key
+    parts = _outside_brackets(text, "+") or [""]
+    # another rule comes first: it decides what 'lr x3' multiplies and where a function acts by default
+    for part in sorted(parts, key=lambda part: ADAM.fullmatch(part) is None):
         name, changes = _part(config.optimizer, part)
+        undone = [by[key] for key in changes if key in by and key != "lr"]  # rates multiply
+        if undone:
+            raise ValueError(
+                f"the setting {text!r}: {part!r} undoes {undone[0]!r}; leave one of them out"
+            )
+        by |= dict.fromkeys(changes, part)
         try:
             rule = OptimizerConfig.model_validate({**dict(config.optimizer), **changes})
         except ValidationError as error:
@@ -140,8 +150,8 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
     if found := ADAM.fullmatch(text):
         rate = float(found[2] or ADAM_RATE)
         name = found[1] if rate == ADAM_RATE else f"{found[1]}({_short(rate)})"
-        fresh = OptimizerConfig(name=found[1], lr=rate, weight_decay=rule.weight_decay)  # type: ignore[arg-type]
-        return name, dict(fresh)
+        sgds = {"momentum": 0.0, "dampening": 0.0, "nesterov": False}
+        return name, {"name": found[1], "lr": rate, **sgds}
     if found := THRESHOLD.fullmatch(text):
         if found[2] is None and found[1] != "normalize":
             raise ValueError(f"the setting {text!r} lacks its threshold, as in '{text}-0.1'")
@@ -152,21 +162,35 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
-    spelled, _, placement = (part.strip() for part in text.partition("@"))
-    word = spelled.partition("(")[0].strip()
-    if gaf.Auto.named(spelled):
-        where = placement or gaf.Auto.placement
-        return f"{spelled}@{where}", {"activation": spelled, "placement": where}
-    if word.lower() not in function_names():
+    function, _, placement = (part.strip() for part in text.partition("@"))
+    word = function.partition("(")[0].strip()
+    auto = gaf.Auto.named(function)
+    if auto is None and word.lower() not in function_names():
         known = (*EXAMPLES, *function_names())
         hint = did_you_mean(text, known)
         if not hint.startswith("; did you mean"):
             hint = did_you_mean(word, known)
         raise ValueError(f"unknown setting {text!r}{hint}")
-    f = gaf.parse(spelled)
-    activation = f"{f.name}({', '.join(map(_short, f.params))})"
-    where = placement or rule.where
+    activation = spelled(auto or gaf.parse(function))
+    where = placement or (auto.placement if auto else rule.where)
     return f"{activation}@{where}", {"activation": activation, "placement": where}
+
+
+def spelled(f: gaf.Activation | gaf.Auto) -> str:
+    """A function as settings name it; equal ones have the same name, so that none is trained twice.
+
+    Example:
+        >>> spelled(gaf.Arctan(0.1, 20.0)), spelled(gaf.Auto()), spelled(gaf.Auto(0.1, decay=0.9))
+        ('arctan(0.1, 20)', 'auto', 'auto(0.1, decay=0.9)')
+    """
+    if not isinstance(f, gaf.Auto):
+        return f"{f.name}({', '.join(map(_short, f.params))})"
+    given = [
+        (f"{field.name}=" if field.name != "step" else "") + _short(value)
+        for field, value in zip(fields(f), f.params, strict=True)
+        if value != field.default
+    ]
+    return f"{f.name}({', '.join(given)})" if given else f.name
 
 
 def _short(number: float) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import gaf
+from gaf.experiments.settings import spelled
 from gaf.tuning.probe import Layer, Probe
 from gaf.tuning.shape import Shape
 
@@ -44,8 +45,7 @@ class Candidate:
             >>> Candidate(gaf.Arctan(0.02, 1e7), "gradient", "").name
             'arctan(0.02, 10000000)@gradient'
         """
-        values = ", ".join(_typed(value) for value in self.function.params)
-        return f"{self.function.name}({values})@{self.placement}"
+        return f"{spelled(self.function)}@{self.placement}"
 
 
 @dataclass(frozen=True)
@@ -229,8 +229,3 @@ def _round(value: float) -> float:
         (0.018, 12000000.0)
     """
     return float(f"{value:.1e}")
-
-
-def _typed(value: float) -> str:
-    """A number as settings spell it."""
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
