@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from gaf.experiments.engine.files import DiskFull
 from gaf.experiments.engine.overrides import override
 from gaf.experiments.engine.run import train
 from gaf.experiments.grid import digest, run_grid
-from gaf.experiments.pool import ATTEMPTS, LOG, Pool, cores, gpus, slots
+from gaf.experiments.pool import ATTEMPTS, LOG, Job, Pool, ask, cores, end, gpus, slots
 from tests.experiments.engine.processes import ENVIRONMENT, ROOT
 from tests.experiments.engine.tiny import assert_same_run
 from tests.experiments.grid_tasks import base, comes
@@ -126,6 +128,43 @@ def test_stopping_before_anything_ran(tmp_path):
     with Pool(2, tmp_path / LOG) as pool:
         pass
     assert pool._processes == {}
+
+
+def test_stopping_while_a_process_starts(tmp_path, monkeypatch):
+    """The signal went to those there were: what was not among them is not asked for a run."""
+    pool, signalled, asked = Pool(1, tmp_path / LOG), threading.Event(), []
+    stop = threading.Thread(target=pool.stop)
+    to_all, make = pool._signal, pool._process
+
+    def signal_all(number):
+        to_all(number)
+        signalled.set()
+
+    def start(number):
+        stop.start()
+        assert signalled.wait(60)
+        return make(number)
+
+    monkeypatch.setattr(pool, "_signal", signal_all)
+    monkeypatch.setattr(pool, "_process", start)
+    monkeypatch.setattr("gaf.experiments.pool.ask", lambda *_: asked.append(1) or {"done": True})
+    future = pool.submit(base(), tmp_path / "run", lambda *_: None)
+    assert str(future.exception(timeout=60)) == "stopped"
+    stop.join()
+    assert not asked
+    assert pool._processes[0].returncode is not None
+
+
+def test_a_process_that_dies_within_a_line_has_died(tmp_path):
+    code = """input(); print('{"step": 1, "total": 9}\\n{"step": 2, "to', end="")"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    told = []
+    job = Job(base(), tmp_path, lambda *how_far: told.append(how_far), Future())
+    assert ask(process, job) == {"died": True}
+    assert told == [(1, 9)]
+    end(process)
 
 
 def test_a_full_disk_ends_the_grid(tmp_path, monkeypatch):

@@ -7,9 +7,12 @@ import re
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
+import typer
 
+from gaf.cli.failing import said_in_a_sentence
 from gaf.experiments.engine.folder import locked
 from gaf.experiments.engine.result import read_result
 from gaf.experiments.engine.run import train
@@ -168,6 +171,35 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
     holder.communicate()
     with locked(tmp_path):
         pass
+
+
+def test_a_cluster_that_is_lost_ends_all_runs_in_a_sentence(tmp_path, monkeypatch):
+    class Lost:
+        exceptions = ray.exceptions
+
+        def nodes(self):
+            return [{"Alive": True, "Resources": {"CPU": 1}}]
+
+        def remote(self, **_):
+            return lambda train: SimpleNamespace(remote=lambda *_: object())
+
+        def wait(self, *_, **__):
+            raise ConnectionError("the head is gone.\nAnd much more.")
+
+    monkeypatch.setattr("gaf.experiments.ray_grid._ray", Lost)
+    grid = RayGrid(tmp_path)
+    grid._gpus, grid._mark = False, tmp_path / "mark"
+    for _ in range(2):  # also a run that is asked for after the loss
+        futures = [grid.submit(base(), tmp_path / "run", lambda *_: None) for _ in range(3)]
+        for future in futures:
+            assert isinstance(future.exception(timeout=60), ValueError)
+    with pytest.raises(typer.TyperException) as said, said_in_a_sentence():
+        futures[0].result()
+    assert str(said.value) == (
+        "the Ray cluster is lost: the head is gone; once it is back, the same command goes on"
+    )
+    grid.stop()
+    assert not grid._thread.is_alive()
 
 
 def test_a_gpu_is_asked_for_where_a_run_would_take_one():

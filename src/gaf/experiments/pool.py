@@ -109,6 +109,8 @@ class Pool:
             if self._stopping.is_set():
                 raise RunFailed("stopped")
             process = self._process(number)
+            if self._stopping.is_set():  # by a stop() that came before the process was in its list
+                raise RunFailed("stopped")
             answer = ask(process, job)
             if "done" in answer:
                 return
@@ -157,7 +159,10 @@ def ask(process: subprocess.Popen[str], job: Job) -> dict[str, Any]:
     except OSError:
         return {"died": True}
     for text in process.stdout:
-        answer = json.loads(text)
+        try:
+            answer = json.loads(text)
+        except json.JSONDecodeError:  # it died while it wrote
+            break
         if "step" not in answer:
             return answer
         job.seen(answer["step"], answer["total"])

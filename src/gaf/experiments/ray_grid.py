@@ -130,27 +130,38 @@ class RayGrid:
 
     def _serve(self) -> None:
         """Pass on what comes of the tasks, and how far they are."""
-        ray = _ray()
-
         told = 0.0
         while not (self._stopping.is_set() and not self._jobs):
             waiting = self._waiting()
             if not waiting:
                 time.sleep(LOOK)
                 continue
-            for task in ray.wait(waiting, timeout=LOOK)[0]:
+            try:
+                over = ended(waiting)
+            except ValueError as lost:
+                self._lose(lost)
+                continue
+            for task in over:
                 with self._lock:
                     job = self._jobs.pop(task)
                 try:
-                    over = self._ended(task, job)
+                    finished = self._ended(task, job)
                 except BaseException as error:
                     job.future.set_exception(error)
                 else:
-                    if over:
+                    if finished:
                         job.future.set_result(None)
             if time.monotonic() - told > TELL:
                 told = time.monotonic()
                 self._tell()
+
+    def _lose(self, error: ValueError) -> None:
+        """End all runs there are; one that is asked for later is waited for, and ends as they do."""
+        with self._lock:
+            jobs = list(self._jobs.values())
+            self._jobs.clear()
+        for job in jobs:
+            job.future.set_exception(error)
 
     def _tell(self) -> None:
         with self._lock:
@@ -248,6 +259,17 @@ def check_held(config: RunConfig, asked: dict[str, int]) -> None:
             f"no node of the cluster has what {config.name} asks for, {wanted['CPU']} CPUs and "
             f"{wanted['GPU']} GPUs: change threads or accelerator with --set, or add a node"
         )
+
+
+def ended(tasks: list[Any]) -> list[Any]:
+    """Those of the tasks that have ended; ValueError where there is no cluster any more to tell."""
+    ray = _ray()
+    try:
+        return ray.wait(tasks, timeout=LOOK)[0]
+    except Exception as error:  # of Ray, of the connection, of the operating system
+        raise ValueError(
+            f"the Ray cluster is lost: {first_line(error)}; once it is back, the same command goes on"
+        ) from None
 
 
 def ask(task: Any) -> dict[str, Any]:
