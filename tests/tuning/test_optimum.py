@@ -1,9 +1,11 @@
 """The loss curve near an optimum, and where there is none."""
 
 import torch
+from torch import nn
 
 from gaf.tuning.cases import deep_sigmoid
 from gaf.tuning.optimum import curve, training_loss
+from gaf.tuning.surroundings import said
 
 
 def test_a_model_that_has_not_learned_is_at_no_optimum():
@@ -17,3 +19,13 @@ def test_a_model_that_has_not_learned_is_at_no_optimum():
     learned = curve(model, loss, start=1.1 * here)
     assert learned.shape is not None
     assert learned.losses == near.losses
+
+
+def test_a_curve_that_no_power_describes_says_so():
+    model = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+    near = curve(model, lambda m: torch.sin(15 * m.weight).sum())
+    assert near.shape is None
+    assert near.why.startswith("no type to name: the curve is no c + a |w - w₀|^p")
+    assert said(near.shape, near.why).endswith("of its height, and 5% is the most.")

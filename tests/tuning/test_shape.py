@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
 from gaf.theory.problems import TypeOne, TypeTwo
 from gaf.tuning.shape import judge
@@ -65,6 +66,45 @@ def test_confidence_falls_with_noise():
     assert calm.confidence > 0.99
     assert calm.error < wild.error
     assert wild.type == "neither"
+
+
+def test_the_confidence_of_neither_is_that_of_a_power_near_2():
+    assert judge(W, W**2).confidence > 0.999
+    near = judge(W, np.abs(W) ** 2.09)
+    assert (near.type, round(near.confidence, 3)) == ("neither", 1.0)
+    rng = np.random.default_rng(3)
+    wild = judge(W, noisy(2.0, rng, noise=0.04))
+    z = [(edge - abs(wild.power - 2)) / wild.error for edge in (0.1, -0.1)]
+    assert wild.confidence == pytest.approx(norm.cdf(z[0]) - norm.cdf(z[1]))
+    assert wild.confidence < 0.9
+
+
+@pytest.mark.parametrize(
+    ("losses", "says"),
+    [
+        (W, "at an end, not in the middle"),
+        (-(W**2), "no optimum to judge"),
+        (W**3, "at an end, not in the middle"),
+        (np.abs(W) ** 20, "p from 0.3 to 12"),
+        (1 - np.exp(-20 * W**2), "p from 0.3 to 12"),
+    ],
+    ids=("a line", "a maximum", "a cubic", "too flat", "too sharp"),
+)
+def test_a_curve_whose_fit_ends_at_a_bound_is_not_judged(losses, says):
+    with pytest.raises(ValueError, match=says):
+        judge(W, losses)
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [(W > 0) * 1.0, np.sin(3 * W), 1 / (1 + np.exp(-8 * W))],
+    ids=("a step", "a sine", "a sigmoid"),
+)
+def test_a_curve_that_no_power_describes_has_no_type(losses):
+    found = judge(W, losses)
+    assert found.type == "neither"
+    assert "the nearest one misses it by" in found.misfit
+    assert judge(W, np.abs(W) ** 3).misfit == ""
 
 
 def test_points_that_are_no_numbers_are_left_out():

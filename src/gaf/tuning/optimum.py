@@ -141,8 +141,9 @@ def curve(
             raise ValueError(
                 f"no optimum to judge: training has brought the loss from {start:.4g} to {middle:.4g} only"
             )
-        shape, why = judge(w, mean), ""
+        shape = judge(w, mean)
+        why = shape.misfit
     except ValueError as error:
         shape, why = None, str(error)
     each = tuple(tuple(one.losses.tolist()) for one in found)
-    return Curve(tuple(w), tuple(mean), each, shape, why)
+    return Curve(tuple(w), tuple(mean), each, None if why else shape, why)

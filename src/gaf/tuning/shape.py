@@ -2,7 +2,7 @@
 
 The curve is fitted by L(w) = c + a |w - w₀|^p. Near the optimum p > 2 is flatter than a quadratic (the
 paper's Type 1: gradients there want to be enlarged), p < 2 sharper (Type 2: restrained). A type is only named
-where p differs from 2 by more than its error allows, so a quadratic is neither.
+where the fit is close and p differs from 2 by more than its error allows, so a quadratic is neither.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ ERRORS = 3.0  # standard errors between p and 2 that name a type
 NEAR = 0.1  # a p as close to 2 as this makes no difference to anybody
 STARTS = (1.2, 2.0, 3.5)  # of p
 POWERS = (0.3, 12.0)  # what p may be
+AT_BOUND = 1.05  # times the least p, or a 1.05th of the largest: the fit wanted to go on
+EDGE = 0.9  # of the way from the middle to an end: beyond it, one side has next to no points
+# Of the curve's height, root mean square. Noise of 1 % leaves 0.01 and the trained networks of Figure 3 up to
+# 0.025, but a step, a sine or a sigmoid 0.12 and more: there p and its error mean nothing.
+CLOSE = 0.05
 FEWEST = 9  # points that say something about four numbers
 
 
@@ -26,7 +31,8 @@ class Shape:
     """What a curve looks like near its optimum.
 
     ``large`` is where |dL/dw| exceeds that of the best-fitting quadratic, as an interval of |w - w₀|;
-    ``confidence`` the probability of the type, as far as the fit's errors tell.
+    ``confidence`` the probability of the type, as far as the fit's errors tell: that p is on this side of 2,
+    or for neither that it is within 0.1 of it.
     """
 
     type: Type
@@ -41,6 +47,16 @@ class Shape:
     large: tuple[float, float]
     steepest: float  # the largest |dL/dw| of the fit within reach
 
+    @property
+    def misfit(self) -> str:
+        """Why the fit says nothing about the curve; empty where it is close."""
+        if self.residual <= CLOSE:
+            return ""
+        return (
+            f"no type to name: the curve is no c + a |w - w₀|^p, the nearest one misses it by "
+            f"{self.residual:.0%} of its height, and {CLOSE:.0%} is the most"
+        )
+
     def loss(self, w: float) -> float:
         """The fitted curve."""
         return self.floor + self.scale * abs(w - self.optimum) ** self.power
@@ -48,6 +64,10 @@ class Shape:
 
 def judge(w: Sequence[float], losses: Sequence[float]) -> Shape:
     """The shape of a curve; points whose loss is not a finite number are left out.
+
+    Raises:
+        ValueError: there is no optimum to judge: the curve is flat or lowest at an end, no power fits it,
+            or too few points are finite.
 
     Example:
         >>> w = [i / 20 - 1 for i in range(41)]
@@ -71,26 +91,46 @@ def judge(w: Sequence[float], losses: Sequence[float]) -> Shape:
     # In units of the curve, so that the fit's steps suit any loss.
     found, covariance = _fit((x - middle) / half, (y - y.min()) / height)
     c, a, w0, p = map(float, found)
+    if abs(w0) > EDGE:
+        raise ValueError(
+            "no optimum to judge: the curve that fits best has it at an end, not in the middle"
+        )
+    if not POWERS[0] * AT_BOUND < p < POWERS[1] / AT_BOUND:
+        raise ValueError(
+            f"no optimum to judge: of all |w|^p with p from {POWERS[0]:g} to {POWERS[1]:g} the curve is "
+            f"nearest to p = {p:.2g}, at the end of what is tried"
+        )
     error = math.sqrt(max(0.0, float(covariance[3][3])))
     rest = (y - y.min()) / height - _power_law((x - middle) / half, *found)
-    away = abs(p - 2)
-    named = away > max(ERRORS * error, NEAR)
-    sure = 0.5 * (1 + math.erf(away / max(error, 1e-12) / math.sqrt(2)))
     reach = float(max(x.max() - middle - w0 * half, middle + w0 * half - x.min()))
     scale = a * height / half**p
+    residual = float(np.sqrt(np.mean(rest**2)))
+    type_, confidence = _type(p, error, residual)
     return Shape(
-        type=("Type 1" if p > 2 else "Type 2") if named else "neither",
+        type=type_,
         power=p,
         error=error,
-        confidence=sure if named else 1 - sure if away > NEAR else sure,
+        confidence=confidence,
         optimum=middle + w0 * half,
         floor=float(y.min()) + c * height,
         scale=scale,
-        residual=float(np.sqrt(np.mean(rest**2))),
+        residual=residual,
         reach=reach,
         large=_large(p, reach),
         steepest=scale * p * reach ** (p - 1),
     )
+
+
+def _type(p: float, error: float, residual: float) -> tuple[Type, float]:
+    """The type, and its probability where p is normal with this error."""
+    away, error = abs(p - 2), max(error, 1e-12)
+
+    def below(z: float) -> float:
+        return 0.5 * (1 + math.erf(z / error / math.sqrt(2)))
+
+    if residual <= CLOSE and away > max(ERRORS * error, NEAR):
+        return "Type 1" if p > 2 else "Type 2", below(away)
+    return "neither", below(NEAR - away) - below(-NEAR - away)
 
 
 def _power_law(x, c, a, w0, p):
