@@ -11,7 +11,7 @@ import pytest
 
 from gaf.experiments.engine.folder import read_config
 from gaf.experiments.engine.overrides import override
-from gaf.experiments.grid import Stopped, Watch, digest, run_grid
+from gaf.experiments.grid import RUNS, Stopped, Watch, check_place, digest, machine, run_grid
 from tests.experiments.grid_tasks import Here, base
 
 
@@ -138,3 +138,27 @@ def _broken():
     future: Future = Future()
     future.set_exception(OSError("no room"))
     return future
+
+
+def test_a_folder_is_known_by_its_runs_or_its_record(tmp_path):
+    check_place(tmp_path / "new", "thing")
+    (tmp_path / ".lock").touch()
+    check_place(tmp_path, "thing")
+    (tmp_path / "thing.json").touch()
+    check_place(tmp_path, "thing", "thing.json")
+    with pytest.raises(ValueError, match=r"holds no thing; choose another folder \(--out\)"):
+        check_place(tmp_path, "thing")
+    with pytest.raises(ValueError, match=r"thing\.json is not a folder"):
+        check_place(tmp_path / "thing.json", "thing")
+    (tmp_path / RUNS).mkdir()
+    check_place(tmp_path, "thing")
+
+
+def test_what_a_run_tells_about_the_machine_is_not_about_the_run(tmp_path):
+    found = run_grid(seeds(0), tmp_path, Here())
+    folder = next(iter(found.values())).folder
+    recorded = json.loads((folder / "environment.json").read_text())
+    assert recorded.keys() - machine(folder).keys() == {"command", "time", "resumed"}
+    (folder / "environment.json").write_text("{")
+    with pytest.raises(ValueError, match="is damaged"):
+        machine(folder)

@@ -104,13 +104,14 @@ def _tune(
 ) -> int:
     from gaf.experiments import pool
     from gaf.experiments.engine.files import plain
+    from gaf.experiments.grid import RUNS
     from gaf.experiments.live import LiveTable
     from gaf.experiments.settings import split
     from gaf.reports.page import write_page as write_comparison
     from gaf.reports.tune_page import write_page
     from gaf.tuning import check
     from gaf.tuning.record import record
-    from gaf.tuning.tune import RUNS, Spend, check_folder, tune
+    from gaf.tuning.tune import Spend, check_folder, tune
 
     spend = Spend() if budget is None else Spend.parse(budget)
     if beside and not seeds:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import datetime
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from gaf.experiments import comparison as comparisons
 from gaf.experiments.comparison import Comparison, RunRef, Tuning
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
-from gaf.experiments.grid import Executor, Outcome, Watch, digest, run_grid
+from gaf.experiments.grid import (
+    RUNS,
+    Executor,
+    Outcome,
+    Watch,
+    check_place,
+    digest,
+    machine,
+    run_grid,
+)
 from gaf.experiments.judge import Entry, judge
 from gaf.experiments.plan import TUNING_SEEDS, Plan
 from gaf.experiments.settings import BASELINE, scaled
-
-RUNS = "runs"
 
 
 def compare(
@@ -51,16 +56,11 @@ def compare(
 
 def check_folder(folder: Path, plan: Plan) -> None:
     """Refuse a folder that holds something else."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
+    check_place(folder, "comparison", comparisons.COMPARISON)
     if (folder / comparisons.COMPARISON).is_file():
         title = comparisons.read(folder).title
         if title != plan.title:
             raise ValueError(f"{folder} holds the comparison of {title}; choose another folder")
-    elif folder.is_dir() and not (folder / RUNS).is_dir():
-        others = [path for path in folder.iterdir() if not path.name.startswith(".")]
-        if others:
-            raise ValueError(f"{folder} is not empty and holds no comparison; choose another")
 
 
 def _tune(
@@ -125,7 +125,7 @@ def _conclude(
         ),
         tuning=tuning,
         command=tuple(command),
-        environment=_environment(first.folder),
+        environment=machine(first.folder),
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     )
 
@@ -165,9 +165,3 @@ def training(config: RunConfig) -> str:
     what = task.kind if task.own else f"{task.model} on {task.data}"
     length = f"{config.epochs} epochs" if config.epochs else f"{config.iterations} steps"
     return f"{what}, {length} in batches of {config.batch_size}"
-
-
-def _environment(folder: Path) -> dict[str, Any]:
-    """What a run recorded about the machine, without what is the run's own."""
-    found = json.loads((folder / folders.ENVIRONMENT).read_text("utf-8"))
-    return {key: found[key] for key in found if key not in ("command", "time", "resumed")}

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.engine.files import read_json
 from gaf.experiments.engine.result import Result, read_result
 from gaf.experiments.engine.signals import listening
 
+RUNS = "runs"  # the folder of the runs, within that of what they are for
 LOOK = 0.2  # seconds between two looks at the runs
 
 
@@ -94,6 +96,26 @@ def digest(config: RunConfig) -> str:
     """
     data = config.model_dump(mode="json", exclude={"name", *folders.WHERE})
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def check_place(folder: Path, what: str, record: str | None = None) -> None:
+    """Refuse a folder with other things in it: ``what`` is known by its runs or by its record."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder")
+    if (folder / RUNS).is_dir() or (record and (folder / record).is_file()):
+        return
+    if any(not path.name.startswith(".") for path in folder.iterdir()):
+        raise ValueError(
+            f"{folder} is not empty and holds no {what}; choose another folder (--out)"
+        )
+
+
+def machine(run: Path) -> dict[str, Any]:
+    """What a run recorded about the machine, without what is the run's own."""
+    found = read_json(run / folders.ENVIRONMENT)
+    return {key: found[key] for key in found if key not in ("command", "time", "resumed")}
 
 
 def run_grid(

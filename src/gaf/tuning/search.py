@@ -16,12 +16,11 @@ import gaf
 from gaf.experiments import settings
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.result import Result
-from gaf.experiments.grid import Executor, Outcome, Watch, digest, run_grid
+from gaf.experiments.grid import RUNS, Executor, Outcome, Watch, digest, run_grid
 from gaf.experiments.statistics import Paired, Verdict, holm, paired, verdict
 from gaf.tuning.budget import FINAL_SEEDS, FIRST_SEEDS, SECOND_SEEDS, Budget, squeezed
 from gaf.tuning.recommend import Candidate, Recommendation
 
-RUNS = "runs"
 BATCH = 12  # neighbours asked for at once
 ASKED = 20  # times, before a neighbour that is known already is given up
 FAMILIES = {"arctan": gaf.Arctan, "tanh": gaf.Tanh, "log": gaf.Log}

@@ -8,19 +8,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import OptimizerConfig, RunConfig
 from gaf.experiments.engine.files import read_json, write_json
-from gaf.experiments.grid import Executor, Watch
+from gaf.experiments.grid import Executor, Watch, check_place, machine
 from gaf.tuning import budget as budgets
 from gaf.tuning.budget import Budget
 from gaf.tuning.optimum import Curve, curve, reached, training_loss
 from gaf.tuning.probe import Probe, probe
 from gaf.tuning.recommend import Candidate, recommend
 from gaf.tuning.record import Tuned, record
-from gaf.tuning.search import RUNS, Against, Found, Search
+from gaf.tuning.search import Against, Found, Search
 
 TUNE = "tune.json"
 OVERHEAD = 1.5  # times the steps' own seconds: what runs need beside steps
@@ -121,7 +120,7 @@ def tune(
             seconds=time.monotonic() - began,
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             command=tuple(command),
-            environment=_environment(baseline.folder),
+            environment=machine(baseline.folder),
         )
         write_json(folder / TUNE, record(done))
     return done
@@ -129,12 +128,7 @@ def tune(
 
 def check_folder(folder: Path) -> None:
     """Refuse a folder that holds something else."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
-    if folder.is_dir() and not (folder / RUNS).is_dir():
-        others = [path for path in folder.iterdir() if not path.name.startswith(".")]
-        if others:
-            raise ValueError(f"{folder} is not empty and holds no tuning; choose another (--out)")
+    check_place(folder, "tuning")
     if (folder / TUNE).is_file():
         read_json(folder / TUNE, "title")
 
@@ -223,9 +217,3 @@ def _curved(near: Curve) -> str:
         f"curve: |w|^{shape.power:.2f} ± {shape.error:.2f} near the optimum of the baseline: {shape.type}, "
         f"confidence {shape.confidence:.2f}"
     )
-
-
-def _environment(run: Path) -> dict[str, Any]:
-    """What a run recorded about the machine, without what is the run's own."""
-    found = read_json(run / folders.ENVIRONMENT)
-    return {key: found[key] for key in found if key not in ("command", "time", "resumed")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,16 +12,25 @@ from typing import Any
 from gaf.experiments.comparison import Difference
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
-from gaf.experiments.grid import Executor, Outcome, Stopped, Watch, digest, finished, run_grid
+from gaf.experiments.grid import (
+    RUNS,
+    Executor,
+    Outcome,
+    Stopped,
+    Watch,
+    check_place,
+    digest,
+    finished,
+    machine,
+    run_grid,
+)
 from gaf.experiments.recipes import paper
 from gaf.experiments.statistics import Paired, holm, paired, seeds_needed, verdict
 from gaf.experiments.table import found as tables
 from gaf.experiments.table.found import Beside, Filled, Line, Scores
 from gaf.experiments.table.plan import TABLES, Entry, Plan, seeded
 
-RUNS = "runs"
 PERCENT = 100.0  # the paper's unit; our scores are shares
-RUNS_OWN = ("command", "time", "resumed")  # of environment.json: not of the table
 
 
 def fill(
@@ -52,16 +60,11 @@ def fill(
 
 def check_folder(folder: Path, plan: Plan) -> None:
     """Refuse a folder that holds something else; parts of one table, at any scale, may share one."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
+    check_place(folder, "table", tables.TABLE)
     if (folder / tables.TABLE).is_file():
         name = tables.read(folder).name
         if name != plan.name:
             raise ValueError(f"{folder} holds the table {name}; choose another folder")
-    elif folder.is_dir() and not (folder / RUNS).is_dir():
-        others = [path for path in folder.iterdir() if not path.name.startswith(".")]
-        if others:
-            raise ValueError(f"{folder} is not empty and holds no table; choose another")
 
 
 def so_far(plan: Plan, folder: Path) -> dict[str, Outcome]:
@@ -124,7 +127,7 @@ def conclude(
         ),
         comparisons=len(pairs),
         command=tuple(command),
-        environment=_environment(there[0].folder) if there else {},
+        environment=machine(there[0].folder) if there else {},
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     )
 
@@ -225,9 +228,3 @@ def about(plan: Plan) -> str:
         f"Not the paper's scale: {models}{told}. The numbers are not comparable with the paper's; the "
         "differences between settings may be."
     )
-
-
-def _environment(folder: Path) -> dict[str, Any]:
-    """What a run recorded about the machine, without what is the run's own."""
-    found = json.loads((folder / folders.ENVIRONMENT).read_text("utf-8"))
-    return {key: found[key] for key in found if key not in RUNS_OWN}
