@@ -74,6 +74,15 @@ def test_a_run_that_has_not_learned_is_at_no_optimum(landscape, trained, tmp_pat
     assert kinds["one"]["curve"]["shape"] is not None
 
 
+def test_a_checkpoint_named_from_inside_its_folder(landscape, trained, monkeypatch):
+    monkeypatch.chdir(trained / "other" / "checkpoints")
+    args = ("--task", KIND, "--side", 5, "--samples", 40, "--json")
+    status, out, err = landscape("step-00000015", *args)
+    assert status == 0, err
+    assert json.loads(out)["step"] == 15
+    assert (trained / "other" / "landscape" / "landscape.html").is_file()
+
+
 def test_help_shows_an_example(landscape):
     status, out, _ = landscape("--help")
     assert status == 0

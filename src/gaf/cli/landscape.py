@@ -85,6 +85,7 @@ def _landscape(
     as_json: bool,
 ) -> int:
     from gaf.experiments.engine.files import plain
+    from gaf.experiments.engine.place import run_folder
     from gaf.reports.landscape_page import write_all
     from gaf.tuning.surroundings import look
 
@@ -92,9 +93,7 @@ def _landscape(
     console = Console(stderr=True)
     console.print(Text(f"the loss around step {at.step} of {at.config.name} ..."), soft_wrap=True)
     found = look(at, samples=samples, side=side, to=to, **settings)
-    folder = out or checkpoint.parent.parent / "landscape"
-    if out is None and (checkpoint / "config.json").is_file():
-        folder = checkpoint / "landscape"
+    folder = out or run_folder(checkpoint) / "landscape"
     try:
         paths = write_all(found, folder)
     except OSError as error:
@@ -110,8 +109,9 @@ def _landscape(
 def _reached(checkpoint: Path, task: str | None) -> Reached:
     """The model; a folder from elsewhere must not choose what is imported, so own tasks are named."""
     from gaf.experiments.engine.folder import read_config
+    from gaf.experiments.engine.place import run_folder
     from gaf.experiments.tasks.load import import_maker
-    from gaf.tuning.optimum import reached, run_folder
+    from gaf.tuning.optimum import reached
 
     run = run_folder(checkpoint)
     if task is not None:

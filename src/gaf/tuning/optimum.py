@@ -1,7 +1,6 @@
 """Step (b): the loss curve near the optimum that a run has reached.
 
-A checkpoint is named by its run's folder (the newest one counts) or by its own folder. Only tensors and plain
-values are read from it, and its config says which model to build.
+Only tensors and plain values are read from its checkpoint, and its config says which model to build.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from gaf.experiments.engine import checkpoint, rng
+from gaf.experiments.engine import checkpoint, place, rng
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
-from gaf.experiments.engine.state import CHECKPOINTS
 from gaf.experiments.tasks import Task, load_task
 from gaf.landscape import slices
 from gaf.landscape.slices_directions import check_state
@@ -53,26 +51,11 @@ class Curve:
     why: str = ""  # then
 
 
-def run_folder(path: Path) -> Path:
-    """The folder of the run that a checkpoint belongs to."""
-    if not path.is_dir():
-        raise ValueError(f"there is no folder {path}")
-    return path.parent.parent if checkpoint.NAME.fullmatch(path.name) else path
-
-
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], int]:
     """The model's state in a checkpoint, and its step."""
-    run = run_folder(path)
-    found: Path | None = path
-    if run == path:
-        folders.read_config(run)  # says what is wrong with a folder that is no run's
-        found = checkpoint.latest(run / CHECKPOINTS)
-    if found is None:
-        raise ValueError(f"the run in {run} has no checkpoint yet")
-    checkpoint.verify(found)
+    _, found = place.find(path)
     state, _ = checkpoint.load(found)
-    model = {name.removeprefix("_orig_mod."): each for name, each in state["model"].items()}
-    return model, state["state"]["step"]
+    return state["model"], state["state"]["step"]
 
 
 def reached(path: Path, config: RunConfig | None = None) -> Reached:
@@ -83,7 +66,7 @@ def reached(path: Path, config: RunConfig | None = None) -> Reached:
         config: of the run, where it has been read already.
     """
     state, step = read_checkpoint(path)
-    config = config or folders.read_config(run_folder(path))
+    config = config or folders.read_config(place.run_folder(path))
     task = load_task(config.task)
     with rng.own_settings(None):
         model = task.build_model()

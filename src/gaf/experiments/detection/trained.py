@@ -19,7 +19,7 @@ from gaf.experiments.detection.nms import detect
 from gaf.experiments.detection.views import view
 from gaf.experiments.engine import checkpoint
 from gaf.experiments.engine.folder import read_config
-from gaf.experiments.engine.state import CHECKPOINTS
+from gaf.experiments.engine.place import find
 from gaf.experiments.models import build
 from gaf.experiments.models.ssd import SSD300
 
@@ -40,7 +40,7 @@ class Detector:
     """
 
     def __init__(self, place: Path) -> None:
-        folder, step = _parts(place)
+        folder, step = find(place)
         config = read_config(folder)
         if config.task.kind != "detection":
             raise ValueError(
@@ -90,15 +90,3 @@ def _in_pixels(rows: Tensor, size: tuple[int, int]) -> list[Found]:
         Found(VOC[int(label)], score, tuple(box))
         for (label, score), box in zip(rows[:, :2].tolist(), scaled.tolist(), strict=True)
     ]
-
-
-def _parts(place: Path) -> tuple[Path, Path]:
-    """The run's folder, and the checkpoint to read."""
-    if checkpoint.NAME.fullmatch(place.name) and place.is_dir():
-        checkpoint.verify(place)
-        return place.absolute().parent.parent, place  # its name alone has no parents
-    latest = checkpoint.latest(place / CHECKPOINTS)
-    if latest is None:
-        read_config(place)  # it says if there is no run at all
-        raise ValueError(f"the run in {place} has no checkpoint yet: train it first")
-    return place, latest
