@@ -8,8 +8,6 @@ a ball is another matter, see escape.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Generator, Tensor
 
@@ -75,12 +73,6 @@ def theorem_6(f: Functions, scale: Tensor, power: Tensor, start: Tensor, eta: Te
             f"{shown[i, 0]:.4g} without and {shown[i, 1]:.4g} with f"
         ),
     )
-
-
-def random_starts(generator: Generator) -> Iterator[Trials]:
-    """For each function 1,000 starts on an unstable coordinate, and others with something broken."""
-    for f in functions():
-        yield starts(f, generator)
 
 
 def functions() -> list[AlphaBeta]:

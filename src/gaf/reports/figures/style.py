@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WIDTH = 7.16  # inches, the two columns of an IEEE page
-COLUMN = 3.5  # one of them
 MAP = "cividis"  # the same to readers with and without colour blindness
 
 # Okabe and Ito's colours.
