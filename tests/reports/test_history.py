@@ -95,7 +95,7 @@ def test_figures_of_a_comparison(tmp_path):
         name for name in ORDINARY if ORDINARY[name].activation
     ]
     assert means[0]["y"][-1] == pytest.approx(0.3)
-    assert [name for name, _ in shapes(runs, look)] == [trace["meta"] for trace in means]
+    assert [each.title for each in shapes(runs, look)] == [trace["meta"] for trace in means]
 
 
 def test_losses_on_the_way_to_inf_do_not_squeeze_the_others(tmp_path):
@@ -131,23 +131,23 @@ def test_a_function_that_is_not_registered_here_keeps_its_histogram(tmp_path):
     config = tmp_path / "run" / "config.json"
     config.write_text(config.read_text().replace("arctan(0.1, 20)", "mine(3)"))
     (found,) = shapes({"mine": [read(tmp_path / "run", 0, "top1")]}, {"mine": PLAIN})
-    assert [trace["name"] for trace in found[1].data] == [
+    assert [trace["name"] for trace in found.data] == [
         "whole run",
         "first record",
         "last record",
     ]
-    assert "yaxis2" not in found[1].layout
+    assert "yaxis2" not in found.layout
 
 
 def test_f_stands_over_the_histogram(tmp_path):
     write_run(tmp_path / "run", 0.9, 0, "arctan(0.1, 20)")
     (found,) = shapes({"f": [read(tmp_path / "run", 0, "top1")]}, {"f": PLAIN})
-    traces = {trace["name"]: trace for trace in found[1].data}
+    traces = {trace["name"]: trace for trace in found.data}
     f = traces["f(g)"]
     assert f["y"][0] == pytest.approx(2 * f["x"][0], rel=0.01)
     assert f["y"][-1] == pytest.approx(0.1 * math.atan(20 * f["x"][-1]), rel=1e-3)
     whole = traces["whole run"]
     assert sum(whole["y"][1:-2]) == pytest.approx(1, abs=0.01)
     assert whole["x"] == sorted(whole["x"])
-    (line,) = found[1].layout["shapes"]
+    (line,) = found.layout["shapes"]
     assert line["x0"] == pytest.approx(0.1166, abs=1e-4)

@@ -84,6 +84,12 @@ def test_only_the_pages_own_scripts_may_run(ordinary):
     assert "unsafe-inline" not in policy.split("style-src")[0]
 
 
+def test_nothing_in_a_script_can_end_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("gaf.reports.plain_page.SCRIPT", '"</script><!--"')
+    found = Reader(write_page(example(tmp_path), tmp_path).read_text("utf-8"))
+    assert found.scripts[2:] == [r'"<\/script><\!--"']
+
+
 def test_a_figure_for_every_place(ordinary):
     figures = json.loads(ordinary.scripts[0])
     places = [a["id"] for _, a in ordinary.elements if a.get("class") == "plot"]
@@ -164,6 +170,7 @@ def test_runs_that_are_gone_are_told(tmp_path):
     found = Reader(write_page(comparison, empty).read_text("utf-8"))
     assert "The records of 19 of 21 runs were not found" in found.text
     assert "plot" not in [a.get("class") for _, a in found.elements]
+    assert len(found.scripts) == 2  # there is nothing for plotly to draw
 
 
 def test_one_seed_one_setting_many_settings(tmp_path):

@@ -1,25 +1,17 @@
-"""One HTML file for a comparison: everything in it, no request to anywhere, readable on a phone and on paper.
-
-Text from outside (names, errors, the environment) is escaped by :mod:`gaf.reports.html`. A policy in the
-page lets only its own two scripts run and nothing be loaded, should an escape ever fail.
-"""
+"""The page of a comparison: one HTML file, readable on a phone and on paper."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 
 import gaf
 from gaf.experiments.comparison import Comparison
 from gaf.experiments.engine.files import write_whole
 from gaf.reports import numbers, sections
-from gaf.reports.css import CSS
 from gaf.reports.curves import Figure, learning_curves, share_curves
 from gaf.reports.history import History, histories
-from gaf.reports.html import Html, script_json, tag
-from gaf.reports.policy import policy
-from gaf.reports.script import SCRIPT
+from gaf.reports.html import Html, tag
+from gaf.reports.plain_page import document, plots
 from gaf.reports.shape import shapes
 from gaf.reports.style import styles
 
@@ -45,28 +37,13 @@ def write_page(comparison: Comparison, folder: Path) -> Path:
 def render(comparison: Comparison, runs: dict[str, list[History]]) -> str:
     """The page as text."""
     figures: dict[str, Figure] = {}
-    body = _body(comparison, runs, figures)
-    data = {name: {"data": each.data, "layout": each.layout} for name, each in figures.items()}
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy(_plotly(), SCRIPT)),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="generator", content=f"activated-gradients {gaf.__version__}"),
-        tag("title", comparison.title),
-        tag("style", Html(CSS)),
-    )
-    scripts = (
-        tag("script", script_json(data), type="application/json", id="figures"),
-        tag("script", Html(_plotly())),
-        tag("script", Html(SCRIPT)),
-    )
-    return "<!doctype html>\n" + tag("html", head, tag("body", body, *scripts), lang="en") + "\n"
+    parts = _parts(comparison, runs, figures)
+    return document(comparison.title, parts, figures)
 
 
-def _body(
+def _parts(
     comparison: Comparison, runs: dict[str, list[History]], figures: dict[str, Figure]
-) -> Html:
+) -> list[Html]:
     look = styles(comparison)
     curves = learning_curves(comparison, runs, look)
     shares = share_curves(runs, look)
@@ -93,7 +70,7 @@ def _body(
             tag("h2", "Learning curves"),
             tag("p", about if curves else "", lost, class_="about"),
             sections.legend(look) if curves else Html(""),
-            _plots(((each.title, each) for each in curves), figures, "pair plots"),
+            plots(curves, figures),
         ]
     if shares:
         parts += [
@@ -103,13 +80,13 @@ def _body(
                 "Shares of the elements that are not 0, for the settings with an f.",
                 class_="about",
             ),
-            _plots(((each.title, each) for each in shares), figures, "small plots"),
+            plots(shares, figures, "small plots"),
         ]
     if forms:
         parts += [
             tag("h2", "f over the sizes of what it saw"),
             sections.swatch(),
-            _plots(forms, figures, "plots"),
+            plots(forms, figures, "plots"),
         ]
     parts += [
         tag(
@@ -133,19 +110,7 @@ def _body(
             class_="about",
         ),
     ]
-    return tag("main", *parts)
-
-
-def _plots(entries: Iterable[tuple[str, Figure]], figures: dict[str, Figure], class_: str) -> Html:
-    """Headings and empty places; the script draws into them."""
-    found = []
-    for title, figure in entries:
-        name = f"figure-{len(figures)}"
-        figures[name] = figure
-        about = tag("p", figure.about, class_="about") if figure.about else ""
-        place = tag("div", id=name, class_="plot", role="img", aria_label=title)
-        found.append(tag("figure", tag("h3", title), about, place))
-    return tag("div", *found, class_=class_)
+    return parts
 
 
 def _lost(comparison: Comparison, runs: dict[str, list[History]]) -> str:
@@ -175,10 +140,3 @@ def _tuning(comparison: Comparison) -> Html:
         "which favours it."
     )
     return tag("p", text, class_="about")
-
-
-@cache
-def _plotly() -> str:
-    from plotly.offline import get_plotlyjs
-
-    return get_plotlyjs().replace("\r\n", "\n")

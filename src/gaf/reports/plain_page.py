@@ -1,4 +1,4 @@
-"""The frame of a page with figures: one HTML file, everything in it, no request to anywhere.
+"""The frame of a page: one HTML file, everything in it, no request to anywhere.
 
 Text from outside is escaped by :mod:`gaf.reports.html`; a policy in the page lets only its own scripts run.
 """
@@ -6,6 +6,7 @@ Text from outside is escaped by :mod:`gaf.reports.html`; a policy in the page le
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 import gaf
 from gaf.reports.css import CSS
@@ -17,10 +18,8 @@ from gaf.reports.script import SCRIPT
 
 def document(title: str, parts: Iterable[Html], figures: dict[str, Figure]) -> str:
     """The page as text; ``figures`` are drawn where :func:`plots` has left places for them."""
-    from plotly.offline import get_plotlyjs
-
     data = {name: {"data": each.data, "layout": each.layout} for name, each in figures.items()}
-    code = [script_safe(script) for script in (get_plotlyjs().replace("\r\n", "\n"), SCRIPT)]
+    code = [*([_plotly()] if figures else []), script_safe(SCRIPT)]
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -38,7 +37,7 @@ def document(title: str, parts: Iterable[Html], figures: dict[str, Figure]) -> s
     return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
 
 
-def plots(some: Iterable[Figure], figures: dict[str, Figure]) -> Html:
+def plots(some: Iterable[Figure], figures: dict[str, Figure], class_: str = "pair plots") -> Html:
     """Headings and empty places, under names that are added to ``figures``."""
     found = []
     for figure in some:
@@ -47,4 +46,11 @@ def plots(some: Iterable[Figure], figures: dict[str, Figure]) -> Html:
         about = tag("p", figure.about, class_="about") if figure.about else ""
         place = tag("div", id=name, class_="plot", role="img", aria_label=figure.title)
         found.append(tag("figure", tag("h3", figure.title), about, place))
-    return tag("div", *found, class_="pair plots")
+    return tag("div", *found, class_=class_)
+
+
+@cache
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return script_safe(get_plotlyjs().replace("\r\n", "\n"))

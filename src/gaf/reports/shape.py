@@ -24,8 +24,8 @@ POWERS = {
 Histogram = dict[float, float]  # from log10 of a bin's lower edge to its share
 
 
-def shapes(runs: dict[str, list[History]], styles: dict[str, Style]) -> list[tuple[str, Figure]]:
-    """A figure for each setting with an f, by the setting's name."""
+def shapes(runs: dict[str, list[History]], styles: dict[str, Style]) -> list[Figure]:
+    """A figure for each setting with an f, under the setting's name."""
     found = []
     for setting, several in runs.items():
         seen = [
@@ -34,7 +34,7 @@ def shapes(runs: dict[str, list[History]], styles: dict[str, Style]) -> list[tup
         ]
         whole = mean(each for each in seen if each)
         if whole:
-            found.append((setting, _figure(several, whole, styles[setting])))
+            found.append(_figure(setting, several, whole, styles[setting]))
     return found
 
 
@@ -54,7 +54,7 @@ def mean(histograms: Iterable[dict[Any, float]]) -> Histogram:
     return {edge: total[edge] / count for edge in sorted(total)}
 
 
-def _figure(runs: list[History], whole: Histogram, style: Style) -> Figure:
+def _figure(title: str, runs: list[History], whole: Histogram, style: Style) -> Figure:
     function = _function(runs)
     left, right = _range(whole, function)
     data = [
@@ -91,7 +91,7 @@ def _figure(runs: list[History], whole: Histogram, style: Style) -> Figure:
         }
         if 0 < function.crossover < math.inf:
             layout["shapes"] = [_vertical(function.crossover)]
-    return Figure("", "", data, layout)
+    return Figure(title, "", data, layout)
 
 
 def _function(runs: list[History]) -> gaf.Activation | None:

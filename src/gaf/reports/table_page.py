@@ -11,11 +11,9 @@ import gaf
 from gaf.experiments.engine.files import write_whole
 from gaf.experiments.table.found import Filled, Line, Scores
 from gaf.reports import sections, table_text
-from gaf.reports.css import CSS
 from gaf.reports.html import Html, join, tag
 from gaf.reports.page import PAGE
-from gaf.reports.policy import policy
-from gaf.reports.script import SCRIPT
+from gaf.reports.plain_page import document
 from gaf.reports.table_columns import Column, columns, main_and_note, number
 
 TEXTS = {
@@ -35,28 +33,16 @@ def write_all(table: Filled, folder: Path) -> list[Path]:
 
 def render(table: Filled) -> str:
     """The page as text."""
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy(SCRIPT)),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="generator", content=f"activated-gradients {gaf.__version__}"),
-        tag("title", table.title),
-        tag("style", Html(CSS)),
-    )
-    figures = tag("script", Html("{}"), type="application/json", id="figures")  # none to draw
-    body = tag("body", _body(table), figures, tag("script", Html(SCRIPT)))
-    return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
+    return document(table.title, _parts(table), {})
 
 
-def _body(table: Filled) -> Html:
+def _parts(table: Filled) -> list[Html]:
     environment = (
         part
         for key, value in sections.flat(table.environment)
         for part in (tag("dt", key), tag("dd", value))
     )
-    return tag(
-        "main",
+    return [
         tag("h1", table.title),
         tag("p", table.about, class_="soft"),
         tag("p", headline(table), class_="headline"),
@@ -81,7 +67,7 @@ def _body(table: Filled) -> Html:
             f"Filled {table.created}; page by activated-gradients {gaf.__version__}.",
             class_="about",
         ),
-    )
+    ]
 
 
 def headline(table: Filled) -> str:
