@@ -1,7 +1,9 @@
 """The metadata of a distributed checkpoint, read without running anything from the file.
 
 torch writes it as a pickle, which is a program: what it may call is what ``find_class`` hands out. Here that
-is the records that torch puts into it and the constructors of their parts, nothing else.
+is the records that torch puts into it and the constructors of their parts, nothing else. A value of an
+unexpected type is refused before it is hashed or printed: nested tuples in a small file would overflow the
+stack of the process, or make a text of gigabytes.
 """
 
 from __future__ import annotations
@@ -35,18 +37,29 @@ _RECORDS: tuple[type, ...] = (
 _ENCODING = records._MEM_FORMAT_ENCODING
 
 
+def _encoding(value: Any) -> records._MEM_FORMAT_ENCODING:
+    if type(value) is not int:
+        raise Refused("a memory format that is no number")
+    return _ENCODING(value)
+
+
 def _layout(name: Any) -> torch.layout:
-    return {"torch.strided": torch.strided}[name]
+    if type(name) is not str or name != "torch.strided":
+        raise Refused("a tensor that is not strided")
+    return torch.strided
 
 
 def _path(*parts: Any) -> str:
     """Stands for a path: where the checkpoint was written is a note, and nothing opens it."""
-    return str(PurePath(*map(str, parts)))
+    if not all(type(part) is str for part in parts):
+        raise Refused("a path that is no text")
+    return str(PurePath(*parts))
 
 
 _CALLABLE: dict[tuple[str, str], Callable[..., Any]] = {
-    **{(kind.__module__, kind.__qualname__): kind for kind in (*_RECORDS, _ENCODING)},
-    ("torch", "Size"): torch.Size,
+    **{(kind.__module__, kind.__qualname__): kind for kind in _RECORDS},
+    (_ENCODING.__module__, _ENCODING.__qualname__): _encoding,
+    ("torch", "Size"): torch.Size,  # which takes integers only
     ("torch.serialization", "_get_layout"): _layout,
     **{
         (module, name): _path
@@ -73,13 +86,17 @@ class _Unpickler(_InPython):
         state, record = self.stack[-1], self.stack[-2]
         if type(record) not in _RECORDS:
             raise Refused("it changes something that is no record")
-        if type(record) is not records.TensorProperties:  # which checks five values by itself
+        if type(record) is records.TensorProperties:
+            kinds = (torch.dtype, torch.layout, bool, _ENCODING, bool)
+            sound = type(state) is tuple and tuple(map(type, state)) == kinds
+        else:
             known = {each.name for each in fields(record)}  # type: ignore[arg-type]
-            if type(state) is not dict or not known.issuperset(state):
-                raise Refused(f"a {type(record).__name__} with fields that it does not have")
+            sound = type(state) is dict and all(type(k) is str and k in known for k in state)
+        if not sound:
+            raise Refused(f"a {type(record).__name__} with fields that it does not have")
         super().load_build()
-
-    # A key is hashed, and hashing deeply nested tuples would overflow the stack of the process.
+        if type(record) is records.MetadataIndex:  # it may be a key already
+            self._check_keys([record])
 
     def load_setitem(self) -> None:
         self._check_keys(self.stack[-2:-1])
@@ -94,6 +111,7 @@ class _Unpickler(_InPython):
         super().load_dict()
 
     def _check_keys(self, keys: list[Any]) -> None:
+        """Before they are hashed."""
         for key in keys:
             if type(key) is records.MetadataIndex:
                 parts = (type(key.fqn), type(key.offset))
@@ -105,6 +123,10 @@ class _Unpickler(_InPython):
 
     def no_set(self) -> None:
         raise Refused("it holds a set")
+
+    def no_bytearray(self) -> None:
+        """Its length is a number in the file, and Python would fill as much memory before it reads on."""
+        raise Refused("it holds a bytearray")
 
     def persistent_load(self, pid: Any) -> Any:
         raise Refused("it asks for an object outside the file")
@@ -118,6 +140,7 @@ class _Unpickler(_InPython):
         pickle.EMPTY_SET[0]: no_set,
         pickle.ADDITEMS[0]: no_set,
         pickle.FROZENSET[0]: no_set,
+        pickle.BYTEARRAY8[0]: no_bytearray,
     }
 
 
@@ -129,7 +152,7 @@ def loads(content: bytes) -> records.Metadata:
     except Refused:
         raise
     except Exception as error:  # a damaged pickle can fail in any way
-        raise Refused(f"it cannot be read ({error or type(error).__name__})") from None
+        raise Refused(f"it cannot be read ({str(error) or type(error).__name__})") from None
     return found
 
 
@@ -137,14 +160,34 @@ def _check(found: Any) -> None:
     """That the parts are of the types torch trusts them to be of."""
     if type(found) is not records.Metadata:
         raise Refused("it is no metadata")
-    kinds = (records.TensorStorageMetadata, records.BytesStorageMetadata)
-    if not all(type(each) in kinds for each in found.state_dict_metadata.values()):
-        raise Refused("an entry is neither a tensor nor bytes")
+    if type(found.storage_meta) not in (records.StorageMeta, type(None)):
+        raise Refused("its note on where it was written is no record")
+    for name, each in found.state_dict_metadata.items():
+        if type(name) is not str:
+            raise Refused("an entry without a name")
+        if type(each) is records.TensorStorageMetadata:
+            _check_tensor(each)
+        elif type(each) is not records.BytesStorageMetadata:
+            raise Refused("an entry is neither a tensor nor bytes")
     for each in found.storage_data.values():
         if type(each) is not _StorageInfo or each.transform_descriptors:
             raise Refused("a part is stored in a way that is not known here")
         name = each.relative_path
-        if type(name) is not str or PurePath(name).name != name or "\\" in name:
+        if type(name) is not str:
+            raise Refused("a part does not say which file it lies in")
+        if PurePath(name).name != name or "\\" in name:
             raise Refused(f"it points to {name!r}, outside the checkpoint")
         if not all(type(n) is int and n >= 0 for n in (each.offset, each.length)):
             raise Refused("a part does not say where it lies in its file")
+
+
+def _check_tensor(found: records.TensorStorageMetadata) -> None:
+    chunks = found.chunks
+    sound = type(chunks) is list and all(
+        type(each) is records.ChunkStorageMetadata for each in chunks
+    )
+    if not sound or type(found.properties) is not records.TensorProperties:
+        raise Refused("a tensor without a list of its chunks")
+    sizes = [found.size, *(n for each in chunks for n in (each.offsets, each.sizes))]
+    if not all(type(n) is torch.Size for n in sizes):
+        raise Refused("a size that is no size")
