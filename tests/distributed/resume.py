@@ -29,6 +29,9 @@ def train(towers: Towers, optimizers: list[Any], steps: range, mine: bool) -> No
     for step in steps:
         towers.zero_grad()
         towers(*batch(step, mine)).backward()
+        if step < SAVED:  # a parameter without optimizer state when it is saved
+            for tower in towers.towers:
+                tower.get_parameter("2.weight").grad = None
         for optimizer in optimizers:
             optimizer.step()
 

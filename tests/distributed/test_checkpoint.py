@@ -4,10 +4,13 @@ import contextlib
 import io
 import os
 import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
 
 import gaf
 from gaf.integrations import checkpoint
@@ -60,6 +63,97 @@ def test_a_round_trip(saved):
     assert torch.equal(again.weight, model.weight)
     with pytest.raises(ValueError, match="holds a checkpoint already"):
         checkpoint.save(folder, model, optimizer)
+
+
+def make_auto(seed):
+    torch.manual_seed(seed)
+    model = nn.Linear(3, 2)
+    return model, gaf.SGD(model.parameters(), lr=0.1, momentum=0.9, activation="auto")
+
+
+def step(model, optimizer, unused=()):
+    optimizer.zero_grad()
+    model(torch.ones(4, 3)).pow(2).sum().backward()
+    for p in unused:
+        p.grad = None
+    optimizer.step()
+
+
+def assert_same_training(one, other):
+    for _ in range(2):
+        step(*one)
+        step(*other)
+    for p, q in zip(one[0].parameters(), other[0].parameters(), strict=True):
+        assert torch.equal(p, q)
+        assert one[1].state[p].keys() == other[1].state[q].keys()
+        for name, value in one[1].state[p].items():
+            assert torch.equal(value, other[1].state[q][name])
+
+
+def test_gradients_do_not_keep_the_state_from_loading(tmp_path):
+    one, other = make_auto(0), make_auto(1)
+    step(*one)
+    checkpoint.save(tmp_path / "saved", *one)
+    other[0](torch.ones(4, 3)).sum().backward()
+    grads = [p.grad for p in other[0].parameters() if p.grad is not None]
+    values = [grad.clone() for grad in grads]
+    checkpoint.load(tmp_path / "saved", *other)
+    for p, grad, value in zip(other[0].parameters(), grads, values, strict=True):
+        assert p.grad is grad
+        assert torch.equal(grad, value)
+    assert_same_training(one, other)
+
+
+@pytest.mark.parametrize("had", ["no state", "some state", "all state"])
+def test_a_parameter_without_state(tmp_path, had):
+    one, other = make_auto(0), make_auto(1)
+    step(*one, unused=[one[0].bias])
+    assert one[0].bias not in one[1].state
+    checkpoint.save(tmp_path / "saved", *one)
+    if had != "no state":
+        step(*other, unused=[other[0].weight] if had == "some state" else [])
+    checkpoint.load(tmp_path / "saved", *other)
+    assert not other[1].state[other[0].bias]
+    assert_same_training(one, other)
+
+
+def test_a_frozen_parameter_is_trained_after_loading(tmp_path):
+    one, other = make_auto(0), make_auto(1)
+    one[0].bias.requires_grad_(False)
+    step(*one)
+    checkpoint.save(tmp_path / "saved", *one)
+    checkpoint.load(tmp_path / "saved", *other)
+    one[0].bias.requires_grad_(True)
+    assert_same_training(one, other)
+
+
+def test_another_kind_of_state_is_no_lack_of_state(saved):
+    """The momentum is there and what Auto keeps beside it is not."""
+    folder, _, _ = saved
+    model, optimizer = make_auto(0)
+    with pytest.raises(CheckpointException, match=r"Missing key.*gaf_auto"):
+        checkpoint.load(folder, model, optimizer)
+
+
+@pytest.mark.parametrize("with_gradients", [False, True])
+def test_saved_before_the_first_step(tmp_path, with_gradients):
+    """Saving changes nothing: torch's own way counts as a step of Adam, and fills momentum with decay."""
+    trainings = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        model = nn.Linear(3, 2)
+        arguments = {"lr": 0.1, "weight_decay": 0.1, "activation": "arctan(0.1, 20)"}
+        trainings.append((model, gaf.Adam(model.parameters(), **arguments)))
+    alone, one, other = trainings
+    if with_gradients:
+        one[0](torch.ones(4, 3)).sum().backward()
+    checkpoint.save(tmp_path / "saved", *one)
+    assert not one[1].state
+    checkpoint.load(tmp_path / "saved", *other)
+    assert_same_training(one, other)
+    step(*alone)
+    step(*alone)
+    assert torch.equal(alone[0].weight, one[0].weight)
 
 
 class Call:
@@ -117,6 +211,61 @@ def test_hostile_metadata_is_refused_and_nothing_is_run(saved):
     (folder / ".metadata").unlink()
     with pytest.raises(ValueError, match="holds no finished checkpoint"):
         checkpoint.load(folder, model, optimizer)
+
+
+RECORDS = b"ctorch.distributed.checkpoint.metadata\n"
+INDEX, META = RECORDS + b"MetadataIndex\n", RECORDS + b"Metadata\n"
+PROPERTIES, ENCODING = RECORDS + b"TensorProperties\n", RECORDS + b"_MEM_FORMAT_ENCODING\n"
+TENSOR = RECORDS + b"TensorStorageMetadata\n"
+PART = b"ctorch.distributed.checkpoint.filesystem\n_StorageInfo\n"
+LAYOUT, PATH = b"ctorch.serialization\n_get_layout\n", b"cpathlib\nPosixPath\n"
+DEEP = b")" + b"\x85" * 300_000  # ((((...)))): hashing it overflows the stack
+WIDE = b")" + b"2\x86" * 60  # a pair of a pair of ...: its text has 2**60 parts
+
+EXHAUSTING = {
+    "a tensor that is not strided": LAYOUT + DEEP + b"\x85R.",
+    "a memory format that is no number": ENCODING + DEEP + b"\x85R.",
+    "a memory format that is no number ": ENCODING + WIDE + b"\x85R.",
+    "a path that is no text": PATH + WIDE + b"\x85R.",
+    "a TensorProperties with fields": PROPERTIES + b")\x81(NNN" + WIDE + b"Ntb.",
+    # an index that is changed once it is a key of what a record is filled with
+    "neither text nor an index": (
+        META + b")\x81}" + INDEX + b"U\x01a\x85Rq\x00Nsh\x00}U\x03fqn" + DEEP + b"sb0b."
+    ),
+    "which file it lies in": META + b"(}N}U\x01a" + PART + b"(" + WIDE + b"K\x00K\x01tRsNNtR.",
+    "a size that is no size": (
+        META + b"(}U\x01a" + TENSOR + b"(" + PROPERTIES + b")R" + WIDE + b"]tRsN}NNtR."
+    ),
+    "without a list of its chunks": META + b"(}U\x01a" + TENSOR + b"(NNNtRsN}NNtR.",
+    "an entry without a name": META + b"(}" + INDEX + b"U\x01a\x85RNsN}NNtR.",
+    "where it was written is no record": META + b"(}N}K\x01NtR.",
+    "a bytearray": b"\x80\x05\x96" + (1 << 36).to_bytes(8, "little") + b".",
+}
+READ_EACH = """
+import resource, sys
+from pathlib import Path
+from gaf.integrations.metadata import Refused, loads
+
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+for path in sorted(Path(sys.argv[1]).iterdir()):
+    print(path.name, flush=True)
+    try:
+        loads(path.read_bytes())
+    except Refused as error:
+        assert path.name.strip() in str(error), str(error)[:200]
+    else:
+        raise AssertionError("it was read")
+"""
+
+
+def test_metadata_that_would_exhaust_the_process_is_refused(tmp_path):
+    """In a process of its own, which an overflow of the stack would end."""
+    for reason, content in EXHAUSTING.items():
+        (tmp_path / reason).write_bytes(content)
+    command = [sys.executable, "-c", READ_EACH, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert len(done.stdout.splitlines()) == len(EXHAUSTING)
 
 
 def test_no_flipped_bit_of_the_metadata_runs_anything(saved):

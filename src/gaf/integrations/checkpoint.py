@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,8 +76,13 @@ def save(
     folder = Path(folder)
     if (folder / METADATA).exists():
         raise ValueError(f"{folder} holds a checkpoint already: save each to a folder of its own")
+    untouched = not optimizer.state
+    state = _state(model, optimizer)
+    if untouched:  # torch has taken a step of length 0, which Adam counts and momentum remembers
+        optimizer.state.clear()
+        state["optimizer"]["state"] = {}
     with _without_a_warning_about_one_process():
-        dcp.save(_state(model, optimizer), checkpoint_id=folder)
+        dcp.save(state, checkpoint_id=folder)
 
 
 def load(
@@ -84,12 +90,16 @@ def load(
 ) -> None:
     """Load what :func:`save` wrote into a model and optimizer made anew, on any number of processes.
 
+    A parameter without optimizer state in the checkpoint (frozen or unused until then) has none after it.
+
     Raises:
         ValueError: the folder holds no finished checkpoint, or one with more than tensors and plain values.
     """
     reader = SafeReader(folder)
-    reader.read_metadata()  # torch would wrap the reason for a refusal into others
-    state = _state(model, optimizer)
+    found = reader.read_metadata()  # torch would wrap the reason for a refusal into others
+    with _room_for_all_state(optimizer):
+        state = _state(model, optimizer)
+    _empty_what_was_not_saved(state, found)
     try:
         with _without_a_warning_about_one_process():
             dcp.load(state, storage_reader=reader, planner=SafePlanner())
@@ -110,6 +120,38 @@ def load(
 def _state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     weights, rest = get_state_dict(model, optimizer)
     return {"model": weights, "optimizer": rest}
+
+
+@contextmanager
+def _room_for_all_state(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Have torch make the tensors to load into, by a step of length 0.
+
+    It does so where it finds neither state nor gradients. The gradients come back untouched.
+    """
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    if all(optimizer.state.get(p) for p in parameters if p.requires_grad):
+        yield
+        return
+    optimizer.state.clear()
+    gradients = [p.grad for p in parameters]
+    for p in parameters:
+        p.grad = None
+    try:
+        yield
+    finally:
+        for p, grad in zip(parameters, gradients, strict=True):
+            p.grad = grad
+
+
+def _empty_what_was_not_saved(state: dict[str, Any], found: Metadata) -> None:
+    """Expect no state of a parameter that had none; one that had another kind is torch's to refuse."""
+    saved = sorted(found.state_dict_metadata)
+    states = state["optimizer"]["state"]
+    for name in states:
+        prefix = f"optimizer.state.{name}."
+        first = bisect_left(saved, prefix)
+        if first == len(saved) or not saved[first].startswith(prefix):
+            states[name] = {}
 
 
 @contextmanager
