@@ -57,6 +57,38 @@ def test_groups_keep_their_own():
         assert [gaf.activation_of(group) for group in opt.param_groups] == [gaf.Arctan(), None]
 
 
+def test_a_group_alone_may_ask_for_a_function():
+    ours, judge = make_model(), make_model()
+
+    def groups(model):
+        asking = {"params": model[0].parameters(), "activation": "tanh(0.2, 10)"}
+        return [asking, {"params": model[2].parameters()}]
+
+    opt = gaf.create_optimizer("rmsprop", groups(ours), lr=0.05)
+    mine = groups(judge)
+    mine[1]["activation"] = None
+    reference = gaf.activate(torch.optim.RMSprop(mine, lr=0.05), gaf.Arctan())
+    train(ours, opt, 3)
+    train(judge, reference, 3)
+    assert_same(snapshot(opt), snapshot(reference))
+    opt.add_param_group({"params": [torch.zeros(2)]})
+    held = [gaf.activation_of(group) for group in opt.param_groups]
+    assert held == [gaf.Tanh(0.2, 10), None, None]
+
+
+@pytest.mark.parametrize("name", ["rmsprop", "rmsprop+arctan"])
+def test_a_group_cannot_ask_for_a_placement_that_is_not_there(name):
+    group = {"params": [torch.zeros(2)], "placement": "momentum"}
+    with pytest.raises(
+        ValueError, match="placement 'momentum', and RMSprop takes \"gradient\" only"
+    ):
+        gaf.create_optimizer(name, [group])
+    with pytest.raises(ValueError, match="did you mean 'momentum'"):
+        gaf.create_optimizer(name, [{**group, "placement": "momentun"}])
+    opt = gaf.create_optimizer(name, [{**group, "placement": "gradient"}])
+    assert "placement" not in opt.param_groups[0]
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "sentence"),
     [

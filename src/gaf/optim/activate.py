@@ -23,6 +23,8 @@ from gaf.optim.scaling import unscaled
 
 O = TypeVar("O", bound=torch.optim.Optimizer)  # noqa: E741
 
+OWN = ("activation", "placement")  # what a group may ask for
+
 _HOOK = "gaf"  # our key among torch's numbered hooks: it cannot collide after unpickling
 
 
@@ -51,13 +53,17 @@ def activate(optimizer: O, activation: Activation | Auto | str) -> O:
     f = settings.as_setting(activation)
     if f is None:
         raise TypeError("activate needs an activation such as gaf.Arctan(0.1, 20), got None")
+    return activate_groups(optimizer, f)
+
+
+def activate_groups(optimizer: O, f: Activation | Auto | None) -> O:
+    """:func:`activate`, where f may be None: then only groups that ask for a function have one."""
     _check(optimizer)
-    own = [_own(group, optimizer, f) for group in optimizer.param_groups]
+    own = [_own({"activation": f, **group}, optimizer) for group in optimizer.param_groups]
     for group, own_f in zip(optimizer.param_groups, own, strict=True):
-        group.pop("activation", None)
-        settings.store(group, own_f, "gradient")
-    # for groups added later
-    settings.store(optimizer.defaults, _own({"activation": f}, optimizer, f), "gradient")
+        _put(group, own_f)
+    # For groups added later; Auto is bound to the learning rate of each.
+    settings.store(optimizer.defaults, f, "gradient")
     optimizer._optimizer_step_pre_hooks[_HOOK] = _before_step  # type: ignore[index]
     optimizer._optimizer_step_post_hooks[_HOOK] = _after_step  # type: ignore[index]
     optimizer._optimizer_load_state_dict_pre_hooks[_HOOK] = _before_load  # type: ignore[index]
@@ -71,25 +77,40 @@ def deactivate(optimizer: O) -> O:
     """Undo :func:`gaf.activate`; the optimizer is torch's own again."""
     if not is_activated(optimizer):
         raise ValueError("the optimizer was not activated by gaf.activate")
-    for hooks in _hooks(optimizer):
-        hooks.pop(_HOOK, None)
+    unhook(optimizer)
     for group in (*optimizer.param_groups, optimizer.defaults):
         settings.remove(group)
-    for name in _METHODS:
-        delattr(optimizer, name)
     for state in optimizer.state.values():
         state.pop(adapt.KEY, None)
-    for name in ("gaf_monitor", "_gaf_done"):
-        optimizer.__dict__.pop(name, None)
     return optimizer
 
 
-def _own(
-    group: settings.Group, optimizer: torch.optim.Optimizer, f: Activation | Auto | None
-) -> Activation | Auto | None:
-    """The activation that a group asks for; f if it asks for none."""
-    own = settings.as_setting(group.get("activation", f))
+def unhook(optimizer: torch.optim.Optimizer) -> None:
+    """Let f act no longer; groups and state keep what they say of it, for a checkpoint."""
+    for hooks in _hooks(optimizer):
+        hooks.pop(_HOOK, None)
+    for name in (*_METHODS, "gaf_monitor"):
+        optimizer.__dict__.pop(name, None)
+    _forget_step(optimizer)
+
+
+def _own(group: settings.Group, optimizer: torch.optim.Optimizer) -> Activation | Auto | None:
+    """The activation that a group asks for."""
+    placement = settings.check_placement(group.get("placement"))
+    if placement not in (None, "gradient"):
+        raise ValueError(
+            f'a group asks for placement {placement!r}, and {type(optimizer).__name__} takes "gradient" '
+            "only: for the others use gaf.SGD"
+        )
+    own = settings.as_setting(group["activation"])
     return own.of({**optimizer.defaults, **group}) if isinstance(own, Auto) else own
+
+
+def _put(group: settings.Group, f: Activation | Auto | None) -> None:
+    """Write f into a group, in place of what it asked for."""
+    for key in OWN:
+        group.pop(key, None)
+    settings.store(group, f, "gradient")
 
 
 def is_activated(optimizer: torch.optim.Optimizer) -> bool:
@@ -153,9 +174,9 @@ def _getstate(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 def _add_param_group(optimizer: torch.optim.Optimizer, param_group: settings.Group) -> None:
     """torch's own, for a group that may carry an ``activation``."""
-    if isinstance(param_group, dict) and "activation" in param_group:
-        settings.store(param_group, _own(param_group, optimizer, None), "gradient")
-        del param_group["activation"]
+    if isinstance(param_group, dict):
+        here = settings.activation_of({**optimizer.defaults, **param_group})
+        _put(param_group, _own({"activation": here, **param_group}, optimizer))
     type(optimizer).add_param_group(optimizer, param_group)
 
 
@@ -178,8 +199,11 @@ def _before_step(
                 f"{type(optimizer).__name__}.step takes a function that is not its closure: whether it "
                 "computes gradients cannot be known; call gaf.activate_grad_ yourself instead"
             )
-        _activate_grads(optimizer)
+        if not _done(optimizer):
+            _forget_step(optimizer)
+            _activate_grads(optimizer)
         return None
+    _forget_step(optimizer)
     acting = _activated_closure(optimizer, closure)
     if "closure" in kwargs:
         return args, {**kwargs, "closure": acting}
@@ -193,7 +217,8 @@ def _activated_closure(
 
     def acting() -> Any:
         loss = closure()
-        _activate_grads(optimizer)
+        if not _done(optimizer):
+            _activate_grads(optimizer)
         return loss
 
     return acting
@@ -204,9 +229,6 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
     for group in optimizer.param_groups:  # all of them before any is activated
         if group.get("gaf_function") is not None:
             refuse_partial([p.grad for p in group["params"]])
-    compiling = torch.compiler.is_compiling()
-    if not compiling and _marks(optimizer) == optimizer.__dict__.get("_gaf_done"):
-        return  # a step that calls its parent's step comes here twice
     # GradScaler hands a fused optimizer scaled gradients, the scale, and whether it found an inf.
     scale = getattr(optimizer, "grad_scale", None)
     found_inf = getattr(optimizer, "found_inf", None)
@@ -235,7 +257,7 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
                 g = torch.where(found_inf.to(g.device) > 0, p.grad, g)
             if g is not p.grad:
                 write_grad(p, g)
-    if not compiling:
+    if not torch.compiler.is_compiling():
         optimizer._gaf_done = _marks(optimizer)  # type: ignore[attr-defined]
 
 
@@ -272,10 +294,22 @@ def _let_see(
     return factors
 
 
+def _done(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether f has acted on these gradients: a step that calls its parent's step asks twice."""
+    done = optimizer.__dict__.get("_gaf_done")
+    return done is not None and not torch.compiler.is_compiling() and done == _marks(optimizer)
+
+
 def _marks(optimizer: torch.optim.Optimizer) -> list[tuple[int, int]]:
     """Which gradients there are, and how often each has been written to."""
     grads = (p.grad for group in optimizer.param_groups for p in group["params"])
     return [(id(g), g._version) for g in grads if g is not None]
+
+
+def _forget_step(optimizer: torch.optim.Optimizer) -> None:
+    """Drop what a step, or a loading, that raised has left behind."""
+    for name in ("_gaf_done", "_gaf_auto", "_gaf_new", "_gaf_grad_scale", "_gaf_saved"):
+        optimizer.__dict__.pop(name, None)
 
 
 def _after_step(

@@ -116,10 +116,10 @@ def formulas(factors: Tensor) -> list[Callable[[Tensor], Tensor]]:
 
 
 def write(entries: Sequence[dict[str, Any]], new: Tensor) -> None:
-    """Put new states into the parameters' entries, in place where there is one."""
+    """Put new states into the parameters' entries, in place where there is one of their dtype."""
     rows = new.unbind()
     for entry, row in zip(entries, rows, strict=True):
-        if KEY not in entry:
+        if KEY not in entry or entry[KEY].dtype != row.dtype:
             entry[KEY] = row.clone()
     torch._foreach_copy_([entry[KEY] for entry in entries], rows)
 
@@ -158,11 +158,12 @@ def _wide(device: torch.device) -> torch.dtype:
 
 def _numbers(t: Tensor, like: Tensor) -> Tensor:
     """The real numbers of a tensor in a row, in the order in which ``like`` lies in memory."""
-    t = local_shard(t)
+    t, like = local_shard(t), local_shard(like)
     if t.layout == torch.sparse_coo:
         return real_values(t).reshape(-1)
-    if not t.is_contiguous():  # such as channels last: a view, where reshape alone would copy
-        strides = local_shard(like).stride()
+    if not (t.is_contiguous() and like.is_contiguous()):
+        # such as channels last: a view where both are, where reshape alone would copy
+        strides = like.stride()
         t = t.permute(sorted(range(t.ndim), key=lambda i: -strides[i]))
     return real_view(t).reshape(-1)
 
@@ -243,8 +244,12 @@ def _quantile(x: Tensor, quantile: float) -> Tensor:
 def _old_states(
     params: Sequence[Tensor], states: Sequence[Tensor | None], home: torch.device
 ) -> Tensor:
-    """The states so far; a tensor seen for the first time has its size measured."""
-    there = [state.to(home) for state in states if state is not None]
+    """The states so far; a tensor seen for the first time has its size measured.
+
+    A state that torch loaded before :func:`gaf.activate` is rounded to the parameter's dtype: widened here,
+    since in bfloat16 a running mean stands still.
+    """
+    there = [state.to(home, _wide(home)) for state in states if state is not None]
     if len(there) == len(states):
         return torch.stack(there)
     new = [i for i, state in enumerate(states) if state is None]

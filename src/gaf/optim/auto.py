@@ -2,7 +2,7 @@ r"""Auto: alpha and beta of each tensor, set while training.
 
 With x what f acts on in one tensor, m the running quantile of abs(x), s the root mean square of the
 tensor's weights when Auto first saw it (0.1 for vectors: biases, and gains of norm layers), and
-:math:`\eta_0` the group's learning rate when it was added:
+:math:`\eta_0` the group's learning rate before any schedule:
 
 .. math:: f(x) = \alpha \arctan(\beta x), \qquad \beta = 1 / m, \qquad \alpha = \mathrm{step}\, s / \eta_0
 
@@ -35,8 +35,8 @@ class Auto:
         step: alpha times the learning rate, as a share of the root mean square of the tensor's weights.
         quantile: which quantile of the magnitudes ends the linear part, between 0 and 1.
         decay: of the running quantile, from 0 up to but not including 1.
-        lr: the learning rate that stands for a whole step. Unset: the group's own when it is added, so
-            that the level of ``lr`` cancels and its schedule remains.
+        lr: the learning rate that stands for a whole step. Unset: the group's own, the one that a scheduler
+            starts from, so that the level of ``lr`` cancels and its schedule remains.
 
     Example:
         >>> import gaf, torch
@@ -64,7 +64,12 @@ class Auto:
                 continue
             if isinstance(value, bool) or not isinstance(value, Real):
                 raise TypeError(f"Auto: {field.name} must be a number, got {type(value).__name__}")
-            object.__setattr__(self, field.name, float(value))
+            try:
+                object.__setattr__(self, field.name, float(value))
+            except OverflowError:  # a Python int beyond the floats
+                raise ValueError(
+                    f"Auto: {field.name} must be finite, got an integer beyond 1e308"
+                ) from None
         for name in ("step", "lr"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -83,13 +88,17 @@ class Auto:
         """The same for a parameter group: a learning rate that is unset is the group's."""
         if self.lr is not None:
             return self
-        lr = float(group["lr"])
-        if not 0 < lr < math.inf:
+        lr = _whole_rate(group)
+        if lr is None:
             raise ValueError(
-                f"Auto measures steps by the learning rate, and the group's is {lr}: make the optimizer with "
-                "the rate of a whole step, or pass gaf.Auto(lr=...)"
+                "Auto measures steps by the learning rate, and the optimizer has none: pass gaf.Auto(lr=...)"
             )
-        return replace(self, lr=lr)
+        if not 0 < float(lr) < math.inf:
+            raise ValueError(
+                f"Auto measures steps by the learning rate, and the group's is {float(lr)}: make the "
+                "optimizer with the rate of a whole step, or pass gaf.Auto(lr=...)"
+            )
+        return replace(self, lr=float(lr))
 
     @classmethod
     def named(cls, text: str) -> Auto | None:
@@ -102,9 +111,19 @@ class Auto:
         """
         if text.partition("(")[0].strip().lower() != cls.name:
             return None
+        known = ", ".join(field.name for field in fields(cls))
+        refusal = f"cannot read {text!r}: auto takes numbers ({known})"
         try:
             _, args, kwargs = _read(ast.parse(text.strip(), mode="eval").body)
+        except (SyntaxError, TypeError, ValueError, MemoryError, RecursionError):
+            raise ValueError(refusal) from None
+        try:
             return cls(*args, **kwargs)  # type: ignore[arg-type]
-        except (SyntaxError, TypeError, MemoryError, RecursionError):
-            known = ", ".join(field.name for field in fields(cls))
-            raise ValueError(f"cannot read {text!r}: auto takes numbers ({known})") from None
+        except TypeError:
+            raise ValueError(refusal) from None
+
+
+def _whole_rate(group: Mapping[str, Any]) -> Any:
+    """The rate of a whole step: Auto's so far, else the one a scheduler starts from, else the group's."""
+    held = group["gaf_params"][-1] if group.get("gaf_function") == Auto.name else None
+    return held or group.get("initial_lr", group.get("lr"))

@@ -13,7 +13,7 @@ from torch.optim.optimizer import ParamsT
 
 from gaf.functions import Activation
 from gaf.optim import settings
-from gaf.optim.activate import activate
+from gaf.optim.activate import OWN, activate_groups
 from gaf.optim.adam import Adam, AdamW
 from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
@@ -59,7 +59,7 @@ def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
 
         def make(params: ParamsT, **arguments: Any) -> torch.optim.Optimizer:
             chosen = {"activation": f, "placement": placement}
-            _refuse_twice(name, chosen, arguments)
+            refuse_twice(name, arguments)
             return OURS[optimizer](params, **arguments, **chosen)
 
         return make
@@ -70,9 +70,10 @@ def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
         )
 
     def make_activated(params: ParamsT, **arguments: Any) -> torch.optim.Optimizer:
-        _refuse_twice(name, {"activation": f, "placement": placement}, arguments)
+        refuse_twice(name, arguments)
         made = kind(params, **arguments)
-        return made if f is None else activate(made, f)
+        asked = any(key in group for group in made.param_groups for key in OWN)
+        return made if f is None and not asked else activate_groups(made, f)
 
     return make_activated
 
@@ -108,6 +109,7 @@ def _of_torch(name: str) -> type[torch.optim.Optimizer]:
     return known[name]
 
 
-def _refuse_twice(name: str, chosen: dict[str, Any], arguments: dict[str, Any]) -> None:
-    for key in chosen.keys() & arguments.keys():
+def refuse_twice(name: str, arguments: dict[str, Any]) -> None:
+    """Raise where an argument says again what a name has said."""
+    for key in arguments.keys() & set(OWN):
         raise TypeError(f"{key} is set by the name {name!r}: leave {key}= out")

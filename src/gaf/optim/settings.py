@@ -42,6 +42,18 @@ def as_setting(value: Activation | Auto | str | None) -> Activation | Auto | Non
     return (Auto.named(value) if isinstance(value, str) else None) or as_activation(value)
 
 
+def as_function(value: Activation | Auto | str | None, framework: str) -> Activation:
+    """The same for a framework that offers functions with fixed values only."""
+    f = as_setting(value)
+    if isinstance(f, Auto):
+        raise TypeError(
+            f"gaf.Auto is not offered for {framework}: give a function such as gaf.Arctan(0.1, 20)"
+        )
+    if f is None:
+        raise TypeError("activate needs an activation such as gaf.Arctan(0.1, 20), got None")
+    return f
+
+
 def type_of(name: str) -> type[Activation] | type[Auto]:
     """The class that ``gaf_function`` names."""
     return Auto if name == Auto.name else function_type(name)
@@ -75,7 +87,9 @@ def activation_of(group: Group) -> Activation | Auto | None:
 
 
 def is_active(group: Group) -> bool:
-    """Whether the group has an activation."""
+    """Whether the group has an activation. An Auto that was set by hand is completed."""
+    if adapt.is_auto(group) and None in group["gaf_params"]:
+        store(group, Auto(*group["gaf_params"]).of(group), group["gaf_placement"] or Auto.placement)
     # ZeroRedundancyOptimizer copies the arguments it was made with into the groups before each step.
     if "activation" in group and not _says(group["activation"], activation_of(group)):
         raise ValueError(
