@@ -315,3 +315,5 @@ def test_refusals(make, said):
         activate(make(), F)
     with pytest.raises(TypeError, match="needs an activation such as"):
         activate(keras.optimizers.SGD(), None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"gaf\.Auto is not offered for Keras"):
+        activate(keras.optimizers.SGD(), "auto")

@@ -243,6 +243,16 @@ def test_numbers_are_leaves_as_in_optax():
         np.testing.assert_allclose(found["w"], expected["w"], rtol=1e-6)
 
 
+def test_a_state_with_a_key_of_random_numbers():
+    noise = optax.add_noise(0.1, 0.55, jax.random.key(0))
+    optimizer = in_float32(optax.chain(activate(F), noise, optax.trace(0.9)))
+    w = jnp.ones(3, jnp.bfloat16)
+    state = optimizer.init(w)
+    updates, new = optimizer.update(w, state, w)
+    assert bool((updates != 0).all())
+    assert jax.tree.map(lambda x: x.dtype, new) == jax.tree.map(lambda x: x.dtype, state)
+
+
 @gaf.register
 class OwnForJax(gaf.Activation):
     scale: float = 1.0
@@ -279,6 +289,9 @@ def test_own_functions():
         (lambda: sgd(0.1, F, placement="momentun", momentum=0.9), "did you mean 'momentum'"),
         (lambda: sgd(0.1, F, placement="momentum"), 'placement="momentum" needs a momentum above'),
         (lambda: sgd(0.1, F, nesterov=True), "nesterov=True needs a momentum above 0"),
+        (lambda: sgd(0.1, F, momentum=-0.5), "momentum must be at least 0, got -0.5"),
+        (lambda: activate("auto"), r"gaf\.Auto is not offered for optax"),
+        (lambda: activate(gaf.Auto()), r"gaf\.Auto is not offered for optax"),  # type: ignore[arg-type]
     ],
 )
 def test_refusals(make, said):

@@ -23,9 +23,13 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its imports
     import lightning.pytorch as pl
     from lightning.pytorch.plugins import MixedPrecision
-    from lightning.pytorch.strategies import DeepSpeedStrategy, SingleDeviceXLAStrategy
+    from lightning.pytorch.strategies import (
+        DeepSpeedStrategy,
+        FSDPStrategy,
+        SingleDeviceXLAStrategy,
+    )
 
-    from gaf.integrations.lightning import GradientActivation, refuse_strategy
+    from gaf.integrations.lightning import GradientActivation, refuse_flat, refuse_strategy
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 # Slow for its import. The warnings are its own, about loggers, workers and the machine.
@@ -190,6 +194,41 @@ def test_figures_are_logged_and_a_checkpoint_is_resumed(tmp_path):
     trainer = trainer_for("32-true", [GradientActivation(F), rest], max_epochs=2)
     trainer.fit(Module(rmsprop), loader(1), ckpt_path=tmp_path / "0.ckpt", weights_only=True)
     assert_equal_steps(rest.seen, whole.seen[STEPS:])
+
+
+class Warm(Module):
+    """One optimizer for every fit, under a warm-up."""
+
+    def configure_optimizers(self):
+        self.kept = getattr(self, "kept", None) or rmsprop(self.net.parameters())
+        warmup = torch.optim.lr_scheduler.LinearLR(self.kept, start_factor=0.01)
+        return {"optimizer": self.kept, "lr_scheduler": {"scheduler": warmup, "interval": "step"}}
+
+
+def test_a_checkpoint_saved_after_the_fit_and_a_second_fit(tmp_path):
+    module, callback = Warm(None), GradientActivation("auto")
+    trainer = trainer_for("bf16-true", [callback])
+    trainer.fit(module, loader(1))
+    trainer.save_checkpoint(tmp_path / "after.ckpt")
+    saved = torch.load(tmp_path / "after.ckpt", weights_only=True)["optimizer_states"][0]
+    auto = gaf.Auto(lr=0.01)  # the rate of a whole step, not the first of the warm-up
+    assert gaf.activation_of(saved["param_groups"][0]) == auto
+    assert all(state["gaf_auto"].dtype == torch.float64 for state in saved["state"].values())
+    assert not gaf.is_activated(module.kept)
+    assert not [name for name in vars(module.kept) if "gaf" in name]
+    trainer_for("bf16-true", [callback]).fit(module, loader(1))
+    assert gaf.activation_of(module.kept.param_groups[0]) == auto
+    trainer_for("bf16-true", [GradientActivation(F)]).fit(module, loader(1))
+    assert gaf.activation_of(module.kept.param_groups[0]) == F
+
+
+def test_auto_on_flattened_shards_is_refused():
+    strategy = object.__new__(FSDPStrategy)
+    optimizers = {name: gaf.activate(rmsprop([torch.ones(2)]), name) for name in ("auto", "arctan")}
+    with pytest.raises(ValueError, match=r"flattens every weight.*use ModelParallelStrategy"):
+        refuse_flat(strategy, [optimizers["arctan"], optimizers["auto"]])
+    refuse_flat(strategy, [optimizers["arctan"]])
+    refuse_flat(object.__new__(DeepSpeedStrategy), [optimizers["auto"]])
 
 
 def test_wrong_combinations_are_refused():

@@ -162,6 +162,20 @@ def test_optimizer_by_name_equals_a_loop_by_hand(tmp_path):
     assert_equal_steps(seen, expected(adamw, 2))
     with pytest.raises(ValueError, match="use the callback GradientActivation"):
         optimizer_cls_and_kwargs("rmsprop+arctan", args)
+    with pytest.raises(TypeError, match="activation is set by the name"):
+        optimizer_cls_and_kwargs("sgd+arctan(0.1, 20)", args, activation="tanh(1, 1)")
+
+
+def test_auto_under_a_warm_up(tmp_path):
+    class Look(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, optimizer=None, **kwargs):
+            held.append(gaf.activation_of(optimizer.param_groups[0]))
+
+    held = []
+    args = arguments(tmp_path, warmup_steps=2)
+    args.lr_scheduler_type = transformers.SchedulerType.LINEAR
+    train(args, [GradientActivation("auto"), Look()])
+    assert held == [gaf.Auto(lr=0.01)] * STEPS
 
 
 def test_a_resumed_training_keeps_the_groups_of_its_checkpoint(tmp_path):

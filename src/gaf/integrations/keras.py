@@ -13,9 +13,10 @@ from __future__ import annotations
 import functools
 from typing import Any, TypeVar
 
-from gaf.functions import Activation, as_activation
+from gaf.functions import Activation
 from gaf.functions.elsewhere import check_formula
 from gaf.integrations.missing import needs
+from gaf.optim.settings import as_function
 
 try:
     with needs("keras"):
@@ -50,9 +51,7 @@ def activate(optimizer: O, activation: Activation | str) -> O:
         >>> isinstance(optimizer, keras.optimizers.Adam)
         True
     """
-    f = as_activation(activation)
-    if f is None:
-        raise TypeError("activate needs an activation such as gaf.Arctan(0.1, 20), got None")
+    f = as_function(activation, "Keras")
     _check(optimizer)
     check_formula(f, keras.ops, keras.ops.convert_to_tensor([0.0, 1.0]))
     optimizer.gaf_activation = f

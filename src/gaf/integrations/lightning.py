@@ -14,7 +14,8 @@ import torch
 from gaf.functions import Activation
 from gaf.functions.lift import is_dtensor
 from gaf.integrations.missing import needs
-from gaf.optim import Monitor, activate, deactivate
+from gaf.optim import Auto, Monitor, activate, activation_of
+from gaf.optim.activate import unhook
 from gaf.optim.monitor import SHARES
 from gaf.optim.sharding import together
 
@@ -35,10 +36,11 @@ class GradientActivation(Callback):
     """Puts f in front of the optimizers of a Lightning training, as :func:`gaf.activate` does.
 
     For an optimizer that has an activation of its own (``gaf.SGD`` and its kin in ``configure_optimizers``)
-    no callback is needed. After the training the optimizers are as they were.
+    no callback is needed. After the training the optimizers step as they did before; what their groups and
+    state say of f stays, for a checkpoint that is saved then.
 
     Args:
-        activation: the function, or its name.
+        activation: the function, or its name; or :class:`gaf.Auto`.
         log_every: log the figures of :class:`gaf.Monitor` each so many steps of an optimizer; None logs none.
 
     Example:
@@ -46,7 +48,7 @@ class GradientActivation(Callback):
         >>> trainer = Trainer(callbacks=[GradientActivation("arctan(0.1, 20)")])  # doctest: +SKIP
     """
 
-    def __init__(self, activation: Activation | str, *, log_every: int | None = 50) -> None:
+    def __init__(self, activation: Activation | Auto | str, *, log_every: int | None = 50) -> None:
         self.activation = activation
         self.log_every = log_every
         self.optimizers: list[torch.optim.Optimizer] = []
@@ -61,6 +63,7 @@ class GradientActivation(Callback):
             self.optimizers.append(activate(optimizer, self.activation))
             if self.log_every is not None:
                 self.monitors.append(Monitor(optimizer, every=self.log_every, quantiles=()))
+        refuse_flat(trainer.strategy, self.optimizers)
         self._logged = [0] * len(self.monitors)
 
     def on_train_batch_end(
@@ -87,7 +90,7 @@ class GradientActivation(Callback):
 
     def _undo(self) -> None:
         for optimizer in self.optimizers:
-            deactivate(optimizer)
+            unhook(optimizer)
         self.optimizers.clear()
         self.monitors.clear()
 
@@ -103,6 +106,18 @@ def refuse_strategy(strategy: Strategy) -> None:
         raise ValueError(
             "XLA sums gradients over devices inside the step, after a callback would act, and f of a sum is "
             "not the sum of f: train on another accelerator"
+        )
+
+
+def refuse_flat(strategy: Strategy, optimizers: list[torch.optim.Optimizer]) -> None:
+    """Raise for Auto on FSDP's flattened shards."""
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    if isinstance(strategy, FSDPStrategy) and any(
+        isinstance(activation_of(group), Auto) for group in groups
+    ):
+        raise ValueError(
+            "FSDPStrategy flattens every weight, and Auto tells vectors from matrices: use "
+            "ModelParallelStrategy, or a function with fixed values"
         )
 
 

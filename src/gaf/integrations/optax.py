@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from gaf.functions import Activation, as_activation
+from gaf.functions import Activation
 from gaf.functions.elsewhere import check_formula
 from gaf.integrations.missing import needs
-from gaf.optim.settings import check_placement, sgd_placement
+from gaf.optim.settings import as_function, check_placement, sgd_placement
 
 with needs("jax"):
     import jax
@@ -44,9 +44,7 @@ def activate(
     Example:
         >>> optimizer = optax.chain(activate("arctan(0.1, 20)"), optax.adam(1e-3))
     """
-    f = as_activation(activation)
-    if f is None:
-        raise TypeError("activate needs an activation such as gaf.Arctan(0.1, 20), got None")
+    f = as_function(activation, "optax")
     pair = jax.ShapeDtypeStruct((2,), jnp.float32)
     jax.eval_shape(lambda g: check_formula(f, jnp, g), pair)
     if not factors:
@@ -92,6 +90,8 @@ def sgd(
         >>> optimizer = sgd(optax.cosine_decay_schedule(0.1, 100), "arctan(0.1, 20)", momentum=0.9)
     """
     placement = check_placement(placement)
+    if momentum < 0:
+        raise ValueError(f"momentum must be at least 0, got {momentum}")
     if nesterov and not momentum > 0:
         raise ValueError(f"nesterov=True needs a momentum above 0, got momentum={momentum}")
     placement = sgd_placement(momentum, placement)
@@ -117,7 +117,7 @@ def in_float32(inner: optax.GradientTransformation) -> optax.GradientTransformat
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         wide = jax.tree.map(_widened, (updates, state, params))
         new_updates, new_state = wrapped.update(*wide, **extra)
-        return new_updates, jax.tree.map(lambda new, old: new.astype(old.dtype), new_state, state)
+        return new_updates, jax.tree.map(_as, new_state, state)
 
     return optax.GradientTransformationExtraArgs(inner.init, update)
 
@@ -144,6 +144,11 @@ def _widened(x: Any) -> Any:
         return x
     half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
     return x.astype(jnp.float32) if half else x
+
+
+def _as(new: Any, old: Any) -> Any:
+    """In the dtype of ``old``. What has it already is left alone: keys of random numbers have no casts."""
+    return new if new.dtype == old.dtype else new.astype(old.dtype)
 
 
 def _check_factors(f: Activation, factors: dict[str, Callable[[Any], Any]]) -> None:

@@ -13,8 +13,8 @@ import torch
 from gaf.functions import Activation
 from gaf.integrations.accelerate import refuse_engine, unwrap
 from gaf.integrations.missing import needs
-from gaf.optim import activate, activation_of, deactivate
-from gaf.optim.factory import OURS, read_name
+from gaf.optim import Auto, activate, activation_of, deactivate
+from gaf.optim.factory import OURS, read_name, refuse_twice
 
 with needs("transformers"):
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -24,14 +24,14 @@ class GradientActivation(TrainerCallback):
     """Puts f in front of the Trainer's optimizer, as :func:`gaf.activate` does; off again afterwards.
 
     Args:
-        activation: the function, or its name.
+        activation: the function, or its name; or :class:`gaf.Auto`.
 
     Example:
         >>> from gaf.integrations.transformers import GradientActivation
         >>> Trainer(model, args, callbacks=[GradientActivation("arctan(0.1, 20)")])  # doctest: +SKIP
     """
 
-    def __init__(self, activation: Activation | str) -> None:
+    def __init__(self, activation: Activation | Auto | str) -> None:
         self.activation = activation
         self.optimizer: torch.optim.Optimizer | None = None
 
@@ -82,6 +82,7 @@ def optimizer_cls_and_kwargs(
             f"{name!r}: the Trainer makes sgd, adam and adamw from here; for {optimizer} set "
             "TrainingArguments(optim=...) and use the callback GradientActivation"
         )
+    refuse_twice(name, arguments)
     own: dict[str, Any] = {"lr": args.learning_rate, "activation": f, "placement": placement}
     if optimizer != "sgd":
         own |= {"betas": (args.adam_beta1, args.adam_beta2), "eps": args.adam_epsilon}
