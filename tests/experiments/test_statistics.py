@@ -148,6 +148,24 @@ def test_equal_differences_are_judged_by_their_signs():
         )
 
 
+@pytest.mark.parametrize("factor", [1e200, 2.0**1020, 1e-200])
+def test_the_unit_of_a_score_does_not_matter(factor):
+    """A perplexity near the end of the range has squares beyond it."""
+    scores, reference = [1.0, 3.0, 4.0], [0.0, 0.5, 3.5]
+    expected = paired(scores, reference)
+    found = paired([factor * each for each in scores], [factor * each for each in reference])
+    assert found.p == pytest.approx(expected.p, rel=1e-12)
+    for name in ("mean", "std", "low", "high"):
+        expected_here = factor * getattr(expected, name)
+        assert getattr(found, name) == pytest.approx(expected_here, rel=1e-12)
+    assert paired([1e200, 1.0], [0.0, 0.0]).p == pytest.approx(0.5)
+
+
+def test_a_seed_on_which_both_diverge_is_a_difference_of_zero():
+    both = paired([math.inf, 1.0, 2.0], [math.inf, 0.5, 0.1])
+    assert both == paired([0.0, 1.0, 2.0], [0.0, 0.5, 0.1])
+
+
 def test_infinite_scores_are_judged_by_their_signs():
     """A loss that diverged is inf, and worse than anything."""
     found = paired([math.inf] * 10, [0.3] * 10)

@@ -38,7 +38,7 @@ class Paired:
 def paired(scores: Sequence[float | None], reference: Sequence[float | None]) -> Paired:
     """Compare two settings over the same seeds; a seed that failed (None) on either side is left out.
 
-    Where t is not defined, because all differences are the same or a score is infinite (a loss that
+    Where t is not defined, because all differences are the same or one is infinite (a loss that
     diverged), the signs of the differences are tested instead, which needs more seeds to find anything.
     A single pair says nothing: p is 1 and the interval has no ends.
 
@@ -55,19 +55,24 @@ def paired(scores: Sequence[float | None], reference: Sequence[float | None]) ->
         raise ValueError("there is no seed on which both ran to the end")
     # two runs that both end at inf are equally bad
     differences = [0.0 if a == b else a - b for a, b in pairs]
-    mean = _mean(differences)
     if not all(map(math.isfinite, differences)):
-        return Paired(mean, math.nan, -math.inf, math.inf, sign_test(differences), n)
+        p = sign_test(differences)
+        return Paired(_mean(differences), math.nan, -math.inf, math.inf, p, n)
     if n == 1:
-        return Paired(mean, math.nan, -math.inf, math.inf, 1.0, 1)
-    std = math.sqrt(math.fsum((each - mean) ** 2 for each in differences) / (n - 1))
-    if std <= ROUNDING * max(abs(each) for pair in pairs for each in pair):
+        return Paired(differences[0], math.nan, -math.inf, math.inf, 1.0, 1)
+    # In units of a power of two, which rounds nothing: the squares of large differences would overflow.
+    unit = 2.0 ** (math.frexp(max(map(abs, differences)))[1] - 1)
+    scaled = [each / unit for each in differences]
+    center = _mean(scaled)
+    spread = math.sqrt(math.fsum((each - center) ** 2 for each in scaled) / (n - 1))
+    mean, std = unit * center, unit * spread
+    finite = (abs(each) for pair in pairs for each in pair if math.isfinite(each))
+    if std <= ROUNDING * max(finite, default=0.0):
         return Paired(mean, 0.0, mean, mean, sign_test(differences), n)
     from scipy import special
 
-    error = std / math.sqrt(n)
-    half = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
-    p = 2 * float(special.stdtr(n - 1, -abs(mean) / error))
+    half = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * (std / math.sqrt(n))
+    p = 2 * float(special.stdtr(n - 1, -abs(center) / (spread / math.sqrt(n))))
     return Paired(mean, std, mean - half, mean + half, p, n)
 
 
