@@ -147,6 +147,24 @@ def test_code_in_a_checkpoint_is_not_executed(folder):
     assert not Trap.sprung
 
 
+def test_two_processes_may_write_one_file_at_once(tmp_path, monkeypatch):
+    """The second writes all of it while the first is about to rename."""
+    path, fsync, pid, seen = tmp_path / "page.html", files.os.fsync, files.os.getpid(), []
+
+    def while_the_other_writes(handle):
+        fsync(handle)
+        if not seen:
+            seen.append("the first is written")
+            monkeypatch.setattr(files.os, "getpid", lambda: pid + 1)
+            files.write_whole(path, b"second")
+            seen.append(path.read_text())
+
+    monkeypatch.setattr(files.os, "fsync", while_the_other_writes)
+    files.write_whole(path, b"first")
+    assert [*seen, path.read_text()] == ["the first is written", "second", "first"]
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+
+
 def test_a_failed_write_leaves_the_others_alone(folder, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

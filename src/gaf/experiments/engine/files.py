@@ -38,8 +38,11 @@ def read_json(path: Path, *keys: str) -> dict[str, Any]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under another name, make it last, and rename it."""
-    unfinished = path.with_name(f".{path.name}.tmp")
+    """Write a file under a name of this process, make it last, and rename it.
+
+    Of two processes that write it at once, each writes all of it, and one of the two stays.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(unfinished, "wb") as file:
             file.write(content)
