@@ -15,7 +15,7 @@ from tests.optim import oracle
 
 # Observed over 5000 draws: 2e-15 relative to the largest weight on the way.
 TOLERANCE = 1e-13
-# The judge rounds a subnormal beta * g to whole quanta of 5e-324, too, and alpha (at most 1e3) multiplies that.
+# The judge rounds a subnormal beta * g to whole quanta of 5e-324, too; alpha (at most 1e3) multiplies that.
 QUANTA = 4e3 * 5e-324
 STEPS = 4
 
