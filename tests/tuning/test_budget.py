@@ -34,6 +34,13 @@ def test_a_budget_too_small_is_a_sentence():
     assert plan(1000, 50, round(smallest * 1000)).candidates == CANDIDATES[-1]
 
 
+@pytest.mark.parametrize("steps", [None, 10, 10**6])
+def test_a_training_too_short_is_a_sentence_whatever_the_budget(steps):
+    with pytest.raises(ValueError, match=r"a training of so few steps \(1\) cannot be tuned"):
+        plan(1, 1, steps)
+    assert plan(4, 4).total == 4
+
+
 def test_seeds_are_used_once():
     seeds = [*FIRST_SEEDS, *SECOND_SEEDS, *FINAL_SEEDS]
     assert len(set(seeds)) == len(seeds)

@@ -62,14 +62,19 @@ def plan(total: int, probe: int, steps: int | None = None) -> Budget:
         steps: what may be spent, the probe included.
 
     Raises:
-        ValueError: it is too small for the smallest search.
+        ValueError: it is too small for the smallest search, or the training too short for any.
 
     Example:
         >>> found = plan(1140, 57)
         >>> found.candidates, found.final, f"{found.cost / found.in_full:.3f}"
         (72, 1140, '0.095')
     """
-    plans = [found for each in CANDIDATES if (found := _within(each, total, probe, steps))]
+    plans = _plans(total, probe, steps)
+    if not plans and not _plans(total, probe, None):
+        raise ValueError(
+            f"a training of so few steps ({total}) cannot be tuned: races last whole steps, so they cost "
+            f"more than {MOST:.0%} of running all candidates in full; train for more epochs or iterations"
+        )
     if not plans:
         smallest = _needed(CANDIDATES[-1], total, probe)
         raise ValueError(
@@ -78,6 +83,11 @@ def plan(total: int, probe: int, steps: int | None = None) -> Budget:
         )
     content = [each for each in plans if each.final >= WHOLE * total]
     return content[0] if content else max(plans, key=lambda each: each.final)
+
+
+def _plans(total: int, probe: int, steps: int | None) -> list[Budget]:
+    """Those that fit, the one with most candidates first."""
+    return [found for each in CANDIDATES if (found := _within(each, total, probe, steps))]
 
 
 def _within(candidates: int, total: int, probe: int, steps: int | None) -> Budget | None:

@@ -117,6 +117,8 @@ class Search:
         while len(raced) < count:
             known = {each.candidate.name for each in raced}
             new = neighbours.ask(min(BATCH, count - len(raced)), known)
+            if not new:
+                break  # there are no others to two digits
             scored = self._scored(new, f"first rung, {len(new)} neighbours of the best so far")
             neighbours.tell(scored)
             raced += scored

@@ -8,10 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from gaf.experiments import settings
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import OptimizerConfig, RunConfig
 from gaf.experiments.engine.files import read_json, write_json
+from gaf.experiments.engine.optimizers import make_optimizer
+from gaf.experiments.engine.result import Result
 from gaf.experiments.grid import Executor, Watch, check_place, machine
 from gaf.tuning import budget as budgets
 from gaf.tuning.budget import Budget
@@ -101,9 +107,8 @@ def tune(
     told(_planned(budget))
     with folders.locked(folder):
         search = Search(seen.config, budget, folder, executor, watch)
-        baseline = search.baselines()[0]
-        at = reached(baseline.folder)
-        near = curve(at.model, training_loss(at.task), start=seen.losses[0])
+        baselines = search.baselines()
+        near = curve_near(baselines, start=seen.losses[0])
         told(_curved(near))
         advice = recommend(seen, near.shape)
         for subject, sentence in advice.reasons:
@@ -116,11 +121,11 @@ def tune(
             recommendation=advice,
             found=found,
             line=line(seen.config.optimizer, found.winner),
-            verdict=conclude(found),
+            verdict=conclude(found, seen.config),
             seconds=time.monotonic() - began,
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             command=tuple(command),
-            environment=machine(baseline.folder),
+            environment=machine(baselines[0].folder),
         )
         write_json(folder / TUNE, record(done))
     return done
@@ -133,8 +138,17 @@ def check_folder(folder: Path) -> None:
         read_json(folder / TUNE, "title")
 
 
+def curve_near(baselines: Sequence[Result], start: float) -> Curve:
+    """The curve at the end of the first baseline that did not diverge: one that did has no optimum."""
+    ended = next((each for each in baselines if not each.diverged), None)
+    if ended is None:
+        return Curve((), (), (), None, "the baseline diverged: there is no optimum to look at")
+    at = reached(ended.folder)
+    return curve(at.model, training_loss(at.task), start=start)
+
+
 def line(rule: OptimizerConfig, winner: Candidate) -> str:
-    """What to copy into a training script.
+    """What to copy into a training script; what the race did beside it stands in a comment.
 
     Example:
         >>> import gaf
@@ -157,17 +171,35 @@ def line(rule: OptimizerConfig, winner: Candidate) -> str:
     given.append(f"activation=gaf.{type(f).__name__}({values})")
     if rule.name == "sgd":
         given.append(f'placement="{winner.placement}"')
-    return f"gaf.{kind}(model.parameters(), {', '.join(given)})"
+    made = f"gaf.{kind}(model.parameters(), {', '.join(given)})"
+    return f"{made}  # {beside}" if (beside := _before_step(rule)) else made
+
+
+def _before_step(rule: OptimizerConfig) -> str:
+    """What else is done to gradients, in the order in which the engine does it."""
+    done = []
+    if rule.centralize:
+        done.append("take from each output's weights the mean of their gradient")
+    for key in ("clip_value", "clip_norm"):
+        if (most := getattr(rule, key)) is not None:
+            name = key.replace("clip", "clip_grad")
+            done.append(f"torch.nn.utils.{name}_(model.parameters(), {_number(most)})")
+    if rule.normalize is not None:
+        done.append(f"bring the norm of all gradients together to {_number(rule.normalize)}")
+    return f"before each step: {', then '.join(done)}" if done else ""
 
 
 def _number(value: float) -> str:
+    """As one types it, and exact."""
     text = f"{value:g}"
+    if float(text) != value:
+        text = repr(value)
     digits, e, power = text.partition("e")
     return f"{digits}e{int(power)}" if e else text
 
 
-def conclude(found: Found) -> str:
-    """The verdict in a sentence or two."""
+def conclude(found: Found, config: RunConfig) -> str:
+    """The verdict on a training in a sentence or two."""
     n = len(found.scores)
     base, control = found.baseline, found.control
     mine = _mean(found.scores)
@@ -178,10 +210,18 @@ def conclude(found: Found) -> str:
         return f"{told}: {against}."
     if base.verdict == "better":
         return (
-            f"{told}: {against}. It beats the baseline, but not its matched control: a learning rate times "
-            f"{found.winner.function.slope:.3g} does the same."
+            f"{told}: {against}. It beats the baseline, but not its matched control: "
+            f"{_control(found.winner, config)} does the same."
         )
     return f"No candidate beats the baseline. The best, {found.winner.name}, has {mean}: {against}."
+
+
+def _control(winner: Candidate, config: RunConfig) -> str:
+    """The matched control in the words of the optimizer."""
+    rule = settings.make(config, winner.name).config.optimizer
+    optimizer: Any = make_optimizer(rule, [torch.nn.Parameter(torch.zeros(1))])
+    meaning = optimizer._meaning(optimizer.param_groups[0])
+    return meaning.format(slope=f"{winner.function.slope:.3g}")
 
 
 def _difference(against: Against) -> str:
