@@ -248,7 +248,8 @@ def test_dtensor_acts_on_the_local_shard(mesh, method, placement):
     assert (y.placements, y.device_mesh, y.shape) == (g.placements, g.device_mesh, g.shape)
     assert y.stride() == g.stride()
     assert torch.equal(y.to_local(), method(g.to_local()))
-    assert torch.equal(y.full_tensor(), method(some(4, 6).t()))
+    # Another order in memory may be served by another loop of torch's, which differs in the last bits.
+    torch.testing.assert_close(y.full_tensor(), method(some(4, 6).t()), rtol=1e-6, atol=1e-40)
 
 
 def test_dtensor_shard_may_be_empty(mesh, method):
