@@ -60,4 +60,5 @@ print(f"process {rank} holds {held}")
 
 checkpoint.save(os.path.join(sys.argv[1], "step-20"), model, opt)
 dist.destroy_process_group()
-time.sleep(1)  # gloo's threads live on: one that lets go of a tensor while Python ends would abort it
+# gloo's threads live on: one that lets go of a tensor while Python ends would abort the process
+time.sleep(1)
