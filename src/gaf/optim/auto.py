@@ -43,7 +43,7 @@ class Auto:
         >>> model = torch.nn.Linear(4, 2)
         >>> opt = gaf.SGD(model.parameters(), lr=0.1, activation=gaf.Auto())
         >>> gaf.activation_of(opt.param_groups[0])
-        Auto(step=0.02, quantile=0.5, decay=0.99, lr=0.1)
+        Auto(step=0.03, quantile=0.5, decay=0.99, lr=0.1)
     """
 
     name: ClassVar[str] = "auto"
@@ -52,7 +52,7 @@ class Auto:
         "gradient"  # where none is asked for: behind the momentum it trained worse
     )
 
-    step: float = 0.02
+    step: float = 0.03
     quantile: float = 0.5
     decay: float = 0.99
     lr: float | None = None
