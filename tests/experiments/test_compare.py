@@ -46,7 +46,7 @@ def test_a_recipe_with_a_function_is_compared_with_its_baseline():
 
 def test_a_function_is_one_setting_however_it_is_spelled():
     """Twice the same training would cost its time and Holm's correction."""
-    same = ("auto", "auto()", "Auto(0.02)", "auto(step=2e-2, lr=None)", "auto@gradient")
+    same = ("auto", "auto()", "Auto(0.03)", "auto(step=3e-2, lr=None)", "auto@gradient")
     assert names(Plan(base(), same)) == ["baseline", "auto@gradient"]
     rule = Plan(base(), same).entries()[1].setting.config.optimizer
     assert rule.activation == "auto"  # finished runs are found by it
