@@ -27,6 +27,21 @@ _FLOAT32 = torch.finfo(
 )  # gradients are computed in it: f(g) there is finite arithmetic
 
 
+def parameter(owner: Any, name: str) -> float:
+    """A parameter of a function or of Auto as a float, or a sentence that names it."""
+    value = getattr(owner, name)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(
+            f"{type(owner).__name__}: {name} must be a number, got {type(value).__name__}"
+        )
+    try:
+        return float(value)
+    except OverflowError:  # a Python int beyond the floats
+        raise ValueError(
+            f"{type(owner).__name__}: {name} must be finite, got an integer beyond 1e308"
+        ) from None
+
+
 @dataclass(frozen=True, repr=False)
 class Activation:
     """A gradient activation function f, applied to each element.
@@ -46,18 +61,7 @@ class Activation:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, Real):
-                raise TypeError(
-                    f"{type(self).__name__}: {field.name} must be a number, "
-                    f"got {type(value).__name__}"
-                )
-            try:
-                object.__setattr__(self, field.name, float(value))
-            except OverflowError:  # a Python int beyond the floats
-                raise ValueError(
-                    f"{type(self).__name__}: {field.name} must be finite, got an integer beyond 1e308"
-                ) from None
+            object.__setattr__(self, field.name, parameter(self, field.name))
         self.check()
 
     def check(self) -> None:

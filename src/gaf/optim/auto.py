@@ -18,9 +18,9 @@ import ast
 import math
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields, replace
-from numbers import Real
 from typing import Any, ClassVar
 
+from gaf.functions.base import parameter
 from gaf.functions.registry import _read
 
 
@@ -59,17 +59,8 @@ class Auto:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None and field.name == "lr":
-                continue
-            if isinstance(value, bool) or not isinstance(value, Real):
-                raise TypeError(f"Auto: {field.name} must be a number, got {type(value).__name__}")
-            try:
-                object.__setattr__(self, field.name, float(value))
-            except OverflowError:  # a Python int beyond the floats
-                raise ValueError(
-                    f"Auto: {field.name} must be finite, got an integer beyond 1e308"
-                ) from None
+            if field.name != "lr" or self.lr is not None:
+                object.__setattr__(self, field.name, parameter(self, field.name))
         for name in ("step", "lr"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:

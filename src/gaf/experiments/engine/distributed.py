@@ -48,9 +48,14 @@ def make_fabric(config: RunConfig) -> Fabric:
         ) from error
     fabric.launch()
     if torch.distributed.is_initialized() and fabric.device.type == "cpu":
-        # One of gloo's threads that lets go of a tensor while Python ends would abort the process.
-        atexit.register(time.sleep, 1)
+        atexit.unregister(_rest)  # once, however many runs the process trains
+        atexit.register(_rest)
     return fabric
+
+
+def _rest() -> None:
+    """Let gloo's threads finish: one that lets go of a tensor while Python ends would abort the process."""
+    time.sleep(1)
 
 
 def _check_there_are(devices: int) -> None:
