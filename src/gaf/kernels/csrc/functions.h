@@ -26,6 +26,11 @@ typedef struct {
     double alpha, beta;
 } gaf_factors;
 
+/* Those of g -> f(sign * scale * g). f is odd, so the sign may go to alpha: no element is multiplied. */
+GAF_INLINE gaf_factors gaf_scaled(gaf_factors p, double sign, double scale) {
+    return (gaf_factors){sign * p.alpha, scale * p.beta};
+}
+
 GAF_INLINE int32_t gaf_bits(float x) {
     int32_t i;
     memcpy(&i, &x, sizeof i);
@@ -40,18 +45,24 @@ GAF_INLINE float gaf_float(int32_t i) {
 
 GAF_INLINE float gaf_abs(float x) { return gaf_float(gaf_bits(x) & 0x7fffffff); }
 
-GAF_INLINE float gaf_copysign(float magnitude, float sign) {
-    return gaf_float((gaf_bits(magnitude) & 0x7fffffff) | (gaf_bits(sign) & (int32_t)0x80000000));
+/* y, or -y where `sign` is negative. */
+GAF_INLINE float gaf_with_sign(float y, float sign) {
+    return gaf_float(gaf_bits(y) ^ (gaf_bits(sign) & (int32_t)0x80000000));
+}
+
+/* x where `all` is -1, 0 where it is 0: a select that leaves the multipliers free. */
+GAF_INLINE float gaf_keep_f32(float x, int32_t all) { return gaf_float(gaf_bits(x) & all); }
+
+GAF_INLINE double gaf_keep_f64(double x, int32_t all) {
+    int64_t i;
+    memcpy(&i, &x, sizeof i);
+    i &= (int64_t)all;
+    memcpy(&x, &i, sizeof x);
+    return x;
 }
 
 /* a >= 0, at most `limit`; NaN stays. */
 GAF_INLINE float gaf_at_most(float a, float limit) { return a > limit ? limit : a; }
-
-/* Where beta * a passes 2^30 a bounded function has reached its bound; larger a would only overflow. */
-GAF_INLINE float gaf_saturated_at(double beta) {
-    double a = 0x1p30 / beta;
-    return a < 0x1.fffffep127 ? (float)a : 0x1.fffffep127f;
-}
 
 /* x * factor for a finite x, without the error of rounding the factor to float32 first. */
 GAF_INLINE float gaf_times(float x, double factor) {
@@ -63,80 +74,79 @@ GAF_INLINE float gaf_times(float x, double factor) {
 #endif
 }
 
-/* Below this |beta g| the line slope * g is f(g): the cubic term is lost in rounding. */
-#define GAF_TINY 0x1p-14f
-
-/* alpha * atan(beta * g). atan(r) / r on [0, 1] in z = r^2: 2.4e-9. */
-GAF_INLINE float gaf_arctan_f32(float g, gaf_factors p) {
-    float a = gaf_times(gaf_at_most(gaf_abs(g), gaf_saturated_at(p.beta)), p.beta);
-    float inverse = 1.0f / a;
-    float r = a > 1.0f ? inverse : a;
-    float z = r * r;
-    float q = -0.001753906486555934f;
-    q = q * z + 0.010726837441325188f;
-    q = q * z + -0.03080439753830433f;
-    q = q * z + 0.057551901787519455f;
-    q = q * z + -0.08377303928136826f;
-    q = q * z + 0.10942026972770691f;
-    q = q * z + -0.142619326710701f;
-    q = q * z + 0.1999826580286026f;
-    q = q * z + -0.3333328366279602f;
-    float small = r + r * (z * q);
-    float large = 1.57079637f + (-4.37113883e-8f - small);
-    float y = a > 1.0f ? large : small;
-    float curved = gaf_copysign(gaf_times(y, p.alpha), g);
-    return a < GAF_TINY ? (float)(p.alpha * p.beta) * g : curved;
+/* The largest finite |g| that matters to a bounded function which has reached its bound where beta |g| = bend. */
+GAF_INLINE float gaf_saturated_at(double bend, double beta) {
+    int32_t bits = gaf_bits((float)(bend / beta));
+    return gaf_float(bits < 0x7f7fffff ? bits : 0x7f7fffff);
 }
 
-/* alpha * tanh(beta * g) = -alpha * e / (2 + e) with e = expm1(-2 |beta g|).
- * (expm1(r) - r) / r^2 on [-ln 2 / 2, ln 2 / 2]: 2.6e-10. */
+/* Whether a, whose bits order as its values do with NaN above inf, lies outside [low, high): there the line slope * g is
+ * f(g). Near 0 the next term is lost in rounding, and beta * a may be subnormal; Log is infinite at infinity. */
+GAF_INLINE int gaf_outside(float a, float low, float high) {
+    uint32_t first = 0x80000000u - (uint32_t)gaf_bits(low); /* takes `low` to the least of the signed integers */
+    return (int32_t)((uint32_t)gaf_bits(a) + first) >= (int32_t)((uint32_t)gaf_bits(high) + first);
+}
+
+/* alpha * atan(beta * g), |x| <= 1: c (1 + z q) with c = alpha beta |g|; beyond: alpha pi/2 + c (1 + z q) with
+ * c = -alpha / x. atan(r) / r on [0, 1] in z = r^2: 1.7e-8. */
+GAF_INLINE float gaf_arctan_f32(float g, gaf_factors p) {
+    float a = gaf_at_most(gaf_abs(g), gaf_saturated_at(0x1p30, p.beta));
+    float x = a * (float)p.beta, inverse = -1.0f / x;
+    double top = p.alpha * 1.5707963267948966;
+    float inner = gaf_times(a, p.alpha * p.beta), outer = gaf_times(inverse, p.alpha);
+    float r = x > 1.0f ? inverse : x;
+    float c = x > 1.0f ? outer : inner;
+    float high = x > 1.0f ? (float)top : 0.0f, low = x > 1.0f ? (float)(top - (double)(float)top) : 0.0f;
+    float z = r * r, z2 = z * z, z4 = z2 * z2;
+    float q01 = 0.19993767142295837f * z + -0.33333152532577515f;
+    float q23 = 0.10665786266326904f * z + -0.14211003482341766f;
+    float q45 = 0.043205972760915756f * z + -0.07551728934049606f;
+    float q67 = 0.0029197544790804386f * z + -0.016364235430955887f;
+    float q = (q67 * z2 + q45) * z4 + (q23 * z2 + q01);
+    return gaf_with_sign((high + c) + ((c * z) * q + low), g);
+}
+
+/* alpha * tanh(beta * g) = alpha * e / (-2 - e) with e = expm1(x), x = -2 |beta g|; beyond 9.5 tanh is 1.
+ * expm1(r) on [-ln 2 / 2, ln 2 / 2]: 1.4e-8. ln 2 is within 3e-9 of a float32, so one part of it is enough. */
 GAF_INLINE float gaf_tanh_f32(float g, gaf_factors p) {
-    float a = gaf_times(gaf_at_most(gaf_abs(g), gaf_saturated_at(p.beta)), p.beta);
-    float x = -2.0f * (a > 10.0f ? 10.0f : a);
+    float a = gaf_abs(g), x = gaf_times(gaf_at_most(a, gaf_saturated_at(9.5, p.beta)), -2.0 * p.beta);
     float shifted = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: the integer part lands in the low bits */
     float n = shifted - 12582912.0f;
-    float r = x + n * -0.693145752f;
-    r = r + n * -1.42860677e-6f;
-    float q = 0.0001984595728572458f;
-    q = q * r + 0.0013941653305664659f;
-    q = q * r + 0.008333391509950161f;
-    q = q * r + 0.04166634753346443f;
-    q = q * r + 0.1666666567325592f;
-    q = q * r + 0.5f;
-    float m = r + r * (r * q);
+    float r = n * -0.693147182f + x;
+    float r2 = r * r;
+    float q01 = 0.1666654646396637f * r + 0.4999999701976776f;
+    float q23 = 0.008366253226995468f * r + 0.04166744276881218f;
+    float q = (0.0013869948452338576f * r2 + q23) * r2 + q01;
+    float m = r2 * q + r;
     float power = gaf_float((int32_t)(((uint32_t)gaf_bits(shifted) << 23) + 0x3f800000u)); /* 2^n */
     float e = power * m + (power - 1.0f);
-    float y = -e / (2.0f + e);
-    float curved = gaf_copysign(gaf_times(y, p.alpha), g);
-    return a < GAF_TINY ? (float)(p.alpha * p.beta) * g : curved;
+    float curved = gaf_with_sign(gaf_times(e, p.alpha) / (-2.0f - e), g);
+    return gaf_bits(a) < gaf_bits((float)(0x1p-14 / p.beta)) ? (float)(p.alpha * p.beta) * g : curved;
 }
 
 /* alpha * sign(g) * ln(1 + beta |g|). Everything is scaled by s = 2^-e, so that s beta <= 1/4 and s beta |g|
  * stays below 2^126. With s (1 + x) = 2^k (1 + t), t in [-1/4, 1/2), what the sum s + s x loses is put back into t;
- * then ln(1 + x) = n ln 2 + ln(1 + t) with n = k + e. (ln(1 + t) - t) / t^2 there: 4.8e-9. */
+ * then ln(1 + x) = n ln 2 + ln(1 + t) with n = k + e. (ln(1 + t) - t) / t^2 there: 2.8e-8 of ln(1 + t). */
 GAF_INLINE float gaf_log_f32(float g, gaf_factors p) {
     int32_t exponent = (gaf_bits((float)p.beta) >> 23) - 124;
     uint32_t e = exponent > 0 ? (uint32_t)exponent : 0;
-    float tiny = (float)(0x1p-54 / p.beta), s = gaf_float((int32_t)((127 - e) << 23)), a = gaf_abs(g);
+    float s = gaf_float((int32_t)((127 - e) << 23)), a = gaf_abs(g);
     float x = gaf_times(a, p.beta * (double)s);
     float u = s + x;
     float lost = x - (u - s);
-    uint32_t b = (uint32_t)gaf_bits(u) + (e << 23) - 0x3f400000u; /* n, then the fraction of 1 + t */
-    float m = gaf_float((int32_t)((b & 0x7fffffu) + 0x3f400000u));
-    float t = (m - 1.0f) + lost * gaf_float((int32_t)(((127 + e) << 23) - (b & 0xff800000u)));
-    float q = -0.04490908980369568f;
-    q = q * t + 0.10448277741670609f;
-    q = q * t + -0.13162223994731903f;
-    q = q * t + 0.1448206752538681f;
-    q = q * t + -0.16647768020629883f;
-    q = q * t + 0.19990606606006622f;
-    q = q * t + -0.250000536441803f;
-    q = q * t + 0.3333345353603363f;
-    q = q * t + -0.5f;
-    float n = (float)(int32_t)(b >> 23);
-    float y = n * 0.693145752f + (t + (t * (t * q) + n * 1.42860677e-6f));
-    float curved = gaf_copysign(a < INFINITY ? gaf_times(y, p.alpha) : a, g);
-    return a < tiny ? (float)(p.alpha * p.beta) * g : curved;
+    uint32_t b = (uint32_t)gaf_bits(u) + ((e << 23) - 0x3f400000u); /* n, then the fraction of 1 + t */
+    uint32_t n = b & 0xff800000u;
+    float m = gaf_float((int32_t)(b - n + 0x3f400000u));
+    float t = (m - 1.0f) + lost * gaf_float((int32_t)(((127 + e) << 23) - n));
+    float t2 = t * t, t4 = t2 * t2;
+    float q01 = 0.3333354592323303f * t + -0.5000005960464478f;
+    float q23 = 0.19977208971977234f * t + -0.24993489682674408f;
+    float q45 = 0.14982286095619202f * t + -0.1682235449552536f;
+    float q67 = 0.054145447909832f * t + -0.12066861242055893f;
+    float q = (q67 * t2 + q45) * t4 + (q23 * t2 + q01);
+    float y = (float)(int32_t)n * (0.693147182f * 0x1p-23f) + (t + t2 * q); /* ln 2 is within 3e-9 of a float32 */
+    float curved = gaf_with_sign(gaf_times(y, p.alpha), g);
+    return gaf_outside(a, (float)(0x1p-54 / p.beta), INFINITY) ? (float)(p.alpha * p.beta) * g : curved;
 }
 
 /* float64: the C library's functions are accurate; only the ends of the range need care. */
@@ -155,7 +165,7 @@ GAF_INLINE double gaf_tanh_f64(double g, gaf_factors p) {
 GAF_INLINE double gaf_log_f64(double g, gaf_factors p) {
     double a = fabs(g), x = p.beta * a;
     double y = x < 0x1p100 ? log1p(x) : log(a) + log(p.beta);
-    return x < GAF_TINY64 ? (p.alpha * p.beta) * g : copysign(p.alpha * y, g);
+    return x < GAF_TINY64 ? (p.alpha * p.beta) * g : p.alpha * copysign(y, g);
 }
 
 #endif
