@@ -40,12 +40,13 @@ static int64_t run(const request *r, void *const *a) {
     if (r->operation == ACTIVATE) return loops->activate(&factors, a[0], r->n);
     if (r->operation == SGD) {
         gaf_sgd_args s = {.factors = factors, .sign = x[2], .inverse_scale = x[3], .weight_decay = x[4], .inner = x[5],
-                          .outer = x[6], .momentum = x[7], .gain = x[8], .nesterov = r->nesterov};
-        loops->sgd[!r->before][a[2] != NULL](&s, a[0], a[1], a[2], r->fresh, r->n);
+                          .outer = x[6], .momentum = x[7], .gain = x[8]};
+        if (r->fresh) gaf_sgd_begin(&s, a[2], (size_t)r->n * WIDTHS[r->type]);
+        gaf_sgd_loop_of(loops, r->before, a[2] != NULL, r->nesterov)(&s, a[0], a[1], a[2], r->n);
     } else if (r->operation == ADAM) {
         gaf_adam_args s = {.factors = factors, .sign = x[2], .inverse_scale = x[3], .shrink = x[4],
                            .weight_decay = x[5], .one_minus_beta1 = x[6], .beta2 = x[7], .one_minus_beta2 = x[8],
-                           .eps = x[9], .rate = x[6] < 0.5 ? x[6] : x[6] - 1.0 /* as module.c */};
+                           .eps = x[9]};
         loops->adam[a[4] != NULL](&s, a[0], a[1], a[2], a[3], a[4], x[10], x[11], r->n);
     } else {
         convert(r, a);

@@ -1,8 +1,7 @@
 /* The formulas, once: each shares its name with the Python function it implements.
  *
- * Branch-free scalar code that compilers turn into vectors of any width. `x = beta * g` may underflow or
- * overflow where f(g) does not; near 0 the float32 forms
- * therefore take the line `slope * g`, and Log scales large g down (as gaf/functions/ranges.py does).
+ * Branch-free scalar code that compilers turn into vectors of any width. Each takes g anywhere in float32, where
+ * beta * g may underflow or overflow though f(g) does not, to within 4 units in the last place.
  * The coefficients are minimax fits; with each stands the relative error of the fit.
  */
 #ifndef GAF_FUNCTIONS_H
@@ -26,10 +25,8 @@ typedef struct {
     double alpha, beta;
 } gaf_factors;
 
-/* Those of g -> f(sign * scale * g). f is odd, so the sign may go to alpha: no element is multiplied. */
-GAF_INLINE gaf_factors gaf_scaled(gaf_factors p, double sign, double scale) {
-    return (gaf_factors){sign * p.alpha, scale * p.beta};
-}
+/* Those of g -> f(scale * g): no element need be multiplied. */
+GAF_INLINE gaf_factors gaf_scaled(gaf_factors p, double scale) { return (gaf_factors){p.alpha, scale * p.beta}; }
 
 GAF_INLINE int32_t gaf_bits(float x) {
     int32_t i;
@@ -50,7 +47,7 @@ GAF_INLINE float gaf_with_sign(float y, float sign) {
     return gaf_float(gaf_bits(y) ^ (gaf_bits(sign) & (int32_t)0x80000000));
 }
 
-/* x where `all` is -1, 0 where it is 0: a select that leaves the multipliers free. */
+/* x where `all` is -1, 0 where it is 0: cheaper than a select, and 0 * inf is not NaN. */
 GAF_INLINE float gaf_keep_f32(float x, int32_t all) { return gaf_float(gaf_bits(x) & all); }
 
 GAF_INLINE double gaf_keep_f64(double x, int32_t all) {
@@ -64,15 +61,18 @@ GAF_INLINE double gaf_keep_f64(double x, int32_t all) {
 /* a >= 0, at most `limit`; NaN stays. */
 GAF_INLINE float gaf_at_most(float a, float limit) { return a > limit ? limit : a; }
 
-/* x * factor for a finite x, without the error of rounding the factor to float32 first. */
-GAF_INLINE float gaf_times(float x, double factor) {
+/* x * factor for a finite x, and x * factor + more, without the error of rounding the factor to float32 first. */
 #ifdef GAF_HAS_FMA
-    float high = (float)factor, low = (float)(factor - (double)(float)factor);
-    return GAF_FMA(x, high, x * low);
-#else
-    return (float)((double)x * factor);
-#endif
+#define GAF_HIGH(factor) ((float)(factor))
+#define GAF_LOW(factor) ((float)((factor) - (double)(float)(factor)))
+GAF_INLINE float gaf_times(float x, double factor) { return GAF_FMA(x, GAF_HIGH(factor), x * GAF_LOW(factor)); }
+GAF_INLINE float gaf_times_plus(float x, double factor, float more) {
+    return GAF_FMA(x, GAF_HIGH(factor), GAF_FMA(x, GAF_LOW(factor), more));
 }
+#else
+GAF_INLINE float gaf_times(float x, double factor) { return (float)((double)x * factor); }
+GAF_INLINE float gaf_times_plus(float x, double factor, float more) { return (float)((double)x * factor + (double)more); }
+#endif
 
 /* The largest finite |g| that matters to a bounded function which has reached its bound where beta |g| = bend. */
 GAF_INLINE float gaf_saturated_at(double bend, double beta) {
@@ -80,48 +80,52 @@ GAF_INLINE float gaf_saturated_at(double bend, double beta) {
     return gaf_float(bits < 0x7f7fffff ? bits : 0x7f7fffff);
 }
 
-/* Whether a, whose bits order as its values do with NaN above inf, lies outside [low, high): there the line slope * g is
- * f(g). Near 0 the next term is lost in rounding, and beta * a may be subnormal; Log is infinite at infinity. */
-GAF_INLINE int gaf_outside(float a, float low, float high) {
-    uint32_t first = 0x80000000u - (uint32_t)gaf_bits(low); /* takes `low` to the least of the signed integers */
-    return (int32_t)((uint32_t)gaf_bits(a) + first) >= (int32_t)((uint32_t)gaf_bits(high) + first);
+/* f(|g|) from an approximation that is good as long as beta |g| is a normal number, and above f where it is not, since
+ * GAF_UP was added to it. f is concave: where the approximation passes the line slope |g|, the line is f(|g|) to the last
+ * place. Log's approximation is NaN at infinity, where the line is infinite. */
+#define GAF_UP 0x1p-120f
+
+GAF_INLINE float gaf_below_line(float approximation, float a, gaf_factors p) {
+    float line = (float)(p.alpha * p.beta) * a;
+    return approximation < line ? approximation : line;
 }
 
-/* alpha * atan(beta * g), |x| <= 1: c (1 + z q) with c = alpha beta |g|; beyond: alpha pi/2 + c (1 + z q) with
- * c = -alpha / x. atan(r) / r on [0, 1] in z = r^2: 1.7e-8. */
+/* alpha * atan(beta * g): c + c z q with c = alpha beta |g| up to x = beta |g| = 1, beyond alpha pi/2 + c + c z q with
+ * c = -alpha / x. Nothing underflows near 0; where x overflows -1 / x is 0. atan(r) / r on [0, 1] in z = r^2: 1.7e-8. */
 GAF_INLINE float gaf_arctan_f32(float g, gaf_factors p) {
-    float a = gaf_at_most(gaf_abs(g), gaf_saturated_at(0x1p30, p.beta));
-    float x = a * (float)p.beta, inverse = -1.0f / x;
-    double top = p.alpha * 1.5707963267948966;
-    float inner = gaf_times(a, p.alpha * p.beta), outer = gaf_times(inverse, p.alpha);
+    float beta = (float)p.beta, a = gaf_abs(g), x = a * beta, inverse = -1.0f / x;
+    float inner = gaf_times(a, p.alpha * p.beta), outer = gaf_times(inverse, p.alpha * ((double)beta / p.beta));
     float r = x > 1.0f ? inverse : x;
     float c = x > 1.0f ? outer : inner;
+    double top = p.alpha * 1.5707963267948966;
     float high = x > 1.0f ? (float)top : 0.0f, low = x > 1.0f ? (float)(top - (double)(float)top) : 0.0f;
-    float z = r * r, z2 = z * z, z4 = z2 * z2;
-    float q01 = 0.19993767142295837f * z + -0.33333152532577515f;
-    float q23 = 0.10665786266326904f * z + -0.14211003482341766f;
-    float q45 = 0.043205972760915756f * z + -0.07551728934049606f;
-    float q67 = 0.0029197544790804386f * z + -0.016364235430955887f;
-    float q = (q67 * z2 + q45) * z4 + (q23 * z2 + q01);
+    float z = r * r;
+    float q = 0.0029197544790804386f * z + -0.016364235430955887f;
+    q = q * z + 0.043205972760915756f;
+    q = q * z + -0.07551728934049606f;
+    q = q * z + 0.10665786266326904f;
+    q = q * z + -0.14211003482341766f;
+    q = q * z + 0.19993767142295837f;
+    q = q * z + -0.33333152532577515f;
     return gaf_with_sign((high + c) + ((c * z) * q + low), g);
 }
 
 /* alpha * tanh(beta * g) = alpha * e / (-2 - e) with e = expm1(x), x = -2 |beta g|; beyond 9.5 tanh is 1.
  * expm1(r) on [-ln 2 / 2, ln 2 / 2]: 1.4e-8. ln 2 is within 3e-9 of a float32, so one part of it is enough. */
 GAF_INLINE float gaf_tanh_f32(float g, gaf_factors p) {
-    float a = gaf_abs(g), x = gaf_times(gaf_at_most(a, gaf_saturated_at(9.5, p.beta)), -2.0 * p.beta);
+    float a = gaf_abs(g), x = gaf_times_plus(gaf_at_most(a, gaf_saturated_at(9.5, p.beta)), -2.0 * p.beta, -GAF_UP);
     float shifted = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: the integer part lands in the low bits */
     float n = shifted - 12582912.0f;
     float r = n * -0.693147182f + x;
     float r2 = r * r;
-    float q01 = 0.1666654646396637f * r + 0.4999999701976776f;
-    float q23 = 0.008366253226995468f * r + 0.04166744276881218f;
-    float q = (0.0013869948452338576f * r2 + q23) * r2 + q01;
+    float q = 0.0013869948452338576f * r + 0.008366253226995468f;
+    q = q * r + 0.04166744276881218f;
+    q = q * r + 0.1666654646396637f;
+    q = q * r + 0.4999999701976776f;
     float m = r2 * q + r;
     float power = gaf_float((int32_t)(((uint32_t)gaf_bits(shifted) << 23) + 0x3f800000u)); /* 2^n */
     float e = power * m + (power - 1.0f);
-    float curved = gaf_with_sign(gaf_times(e, p.alpha) / (-2.0f - e), g);
-    return gaf_bits(a) < gaf_bits((float)(0x1p-14 / p.beta)) ? (float)(p.alpha * p.beta) * g : curved;
+    return gaf_with_sign(gaf_below_line(gaf_times(e, p.alpha) / (-2.0f - e), a, p), g);
 }
 
 /* alpha * sign(g) * ln(1 + beta |g|). Everything is scaled by s = 2^-e, so that s beta <= 1/4 and s beta |g|
@@ -131,22 +135,23 @@ GAF_INLINE float gaf_log_f32(float g, gaf_factors p) {
     int32_t exponent = (gaf_bits((float)p.beta) >> 23) - 124;
     uint32_t e = exponent > 0 ? (uint32_t)exponent : 0;
     float s = gaf_float((int32_t)((127 - e) << 23)), a = gaf_abs(g);
-    float x = gaf_times(a, p.beta * (double)s);
+    float x = gaf_times_plus(a, p.beta * (double)s, GAF_UP);
     float u = s + x;
     float lost = x - (u - s);
     uint32_t b = (uint32_t)gaf_bits(u) + ((e << 23) - 0x3f400000u); /* n, then the fraction of 1 + t */
     uint32_t n = b & 0xff800000u;
     float m = gaf_float((int32_t)(b - n + 0x3f400000u));
     float t = (m - 1.0f) + lost * gaf_float((int32_t)(((127 + e) << 23) - n));
-    float t2 = t * t, t4 = t2 * t2;
-    float q01 = 0.3333354592323303f * t + -0.5000005960464478f;
-    float q23 = 0.19977208971977234f * t + -0.24993489682674408f;
-    float q45 = 0.14982286095619202f * t + -0.1682235449552536f;
-    float q67 = 0.054145447909832f * t + -0.12066861242055893f;
-    float q = (q67 * t2 + q45) * t4 + (q23 * t2 + q01);
+    float q = 0.054145447909832f * t + -0.12066861242055893f;
+    q = q * t + 0.14982286095619202f;
+    q = q * t + -0.1682235449552536f;
+    q = q * t + 0.19977208971977234f;
+    q = q * t + -0.24993489682674408f;
+    q = q * t + 0.3333354592323303f;
+    q = q * t + -0.5000005960464478f;
+    float t2 = t * t;
     float y = (float)(int32_t)n * (0.693147182f * 0x1p-23f) + (t + t2 * q); /* ln 2 is within 3e-9 of a float32 */
-    float curved = gaf_with_sign(gaf_times(y, p.alpha), g);
-    return gaf_outside(a, (float)(0x1p-54 / p.beta), INFINITY) ? (float)(p.alpha * p.beta) * g : curved;
+    return gaf_with_sign(gaf_below_line(gaf_times(y, p.alpha), a, p), g);
 }
 
 /* float64: the C library's functions are accurate; only the ends of the range need care. */

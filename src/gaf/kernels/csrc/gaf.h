@@ -17,7 +17,6 @@ typedef struct {
     double weight_decay;
     double inner, outer; /* before and after f: (1, -lr), or (-lr, 1) for "update" */
     double momentum, gain; /* gain = 1 - dampening */
-    int nesterov;
 } gaf_sgd_args;
 
 typedef struct {
@@ -26,19 +25,29 @@ typedef struct {
     double shrink;       /* 1 - lr * decay where it is decoupled */
     double weight_decay; /* L2 */
     double one_minus_beta1, beta2, one_minus_beta2, eps;
-    double rate; /* mean = (near ? mean : d) + rate * (d - mean), near = one_minus_beta1 < 1/2 */
 } gaf_adam_args;
 
-typedef void (*gaf_sgd_loop)(const gaf_sgd_args *, void *w, const void *g, void *v, int fresh, ptrdiff_t n);
+typedef void (*gaf_sgd_loop)(const gaf_sgd_args *, void *w, const void *g, void *v, ptrdiff_t n);
 typedef void (*gaf_adam_loop)(const gaf_adam_args *, void *w, const void *g, void *m, void *v, void *top,
                               double step_size, double root_correction, ptrdiff_t n);
 typedef int64_t (*gaf_activate_loop)(const gaf_factors *, void *g, ptrdiff_t n);
 
 typedef struct {
-    gaf_sgd_loop sgd[2][2]; /* f before or after the velocity; without or with one */
+    gaf_sgd_loop sgd[2][3]; /* f before or after the velocity; without one, with one, with Nesterov's */
     gaf_adam_loop adam[2];  /* without or with amsgrad */
     gaf_activate_loop activate;
 } gaf_loops;
+
+/* `before`: f stands before the velocity. */
+GAF_INLINE gaf_sgd_loop gaf_sgd_loop_of(const gaf_loops *loops, int before, int carries, int nesterov) {
+    return loops->sgd[!before][carries ? 1 + nesterov : 0];
+}
+
+/* A velocity that was not there before begins as d: 0 * momentum + d, without the dampening. */
+GAF_INLINE void gaf_sgd_begin(gaf_sgd_args *s, void *v, size_t bytes) {
+    memset(v, 0, bytes);
+    s->gain = 1.0;
+}
 
 extern const gaf_loops gaf_table_portable[GAF_FUNCTIONS][GAF_TYPES_COUNT];
 void gaf_stream_portable(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);

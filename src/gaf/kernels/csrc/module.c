@@ -213,29 +213,31 @@ typedef struct {
 
 static void sgd_work(void *context, ptrdiff_t index) {
     sgd_job *j = context;
-    gaf_sgd_args args = j->args;
+    gaf_sgd_args args;
     FOR_PIECES(&j->r, index, {
-        args.factors = factors_of(j->each, t, j->args.factors);
-        j->loop(&args, j->w[t] + at, j->g[t] + at, j->v ? j->v[t] + at : NULL, j->fresh && j->fresh[t], n);
+        args = j->args;
+        args.factors = factors_of(j->each, t, args.factors);
+        if (j->fresh && j->fresh[t]) gaf_sgd_begin(&args, j->v[t] + at, (size_t)n * j->r.width);
+        j->loop(&args, j->w[t] + at, j->g[t] + at, j->v ? j->v[t] + at : NULL, n);
     });
 }
 
 static PyObject *sgd(PyObject *self, PyObject *args) {
     (void)self;
     const char *isa;
-    int function, type, before, threads;
+    int function, type, before, nesterov, threads;
     PyObject *each, *sizes, *w, *g, *v, *fresh, *result = NULL;
     sgd_job j = {0};
     gaf_sgd_args *s = &j.args;
     if (!PyArg_ParseTuple(args, "siip(dd)OOOOOO(dddddddp)i", &isa, &function, &type, &before, &s->factors.alpha,
                           &s->factors.beta, &each, &sizes, &w, &g, &v, &fresh, &s->sign, &s->inverse_scale,
-                          &s->weight_decay, &s->inner, &s->outer, &s->momentum, &s->gain, &s->nesterov, &threads))
+                          &s->weight_decay, &s->inner, &s->outer, &s->momentum, &s->gain, &nesterov, &threads))
         return NULL;
     const gaf_loops *loops = loops_of(isa, function, type);
     if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w, 0) && addresses(g, j.r.tensors, &j.g, 0) &&
         addresses(v, j.r.tensors, &j.v, 1) && addresses(fresh, j.r.tensors, &j.fresh, 1) &&
         doubles(each, 2 * j.r.tensors, &j.each, 1)) {
-        j.loop = loops->sgd[!before][j.v != NULL];
+        j.loop = gaf_sgd_loop_of(loops, before, j.v != NULL, nesterov);
         run(&j.r, j.w, sgd_work, &j, threads);
         result = Py_NewRef(Py_None);
     }
@@ -273,7 +275,6 @@ static PyObject *adam(PyObject *self, PyObject *args) {
                           &s->shrink, &s->weight_decay, &s->one_minus_beta1, &s->beta2, &s->one_minus_beta2, &s->eps,
                           &threads))
         return NULL;
-    s->rate = s->one_minus_beta1 < 0.5 ? s->one_minus_beta1 : s->one_minus_beta1 - 1.0;
     const gaf_loops *loops = loops_of(isa, function, type);
     if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w, 0) && addresses(g, j.r.tensors, &j.g, 0) &&
         addresses(m, j.r.tensors, &j.m, 0) && addresses(v, j.r.tensors, &j.v, 0) && addresses(top, j.r.tensors, &j.top, 1) &&

@@ -3,8 +3,9 @@
  * SGD: the two loops differ in where f stands, before the velocity ("gradient") or after it ("momentum" and
  * "update", which differ only in the two factors `inner` and `outer`):
  *   d = inner * (f?(sign * g / scale) + decay * w);  v = momentum * v + gain * d;  w = w + outer * f?(u)
- * with u = v, or d + momentum * v for Nesterov's. The order of the operations keeps what f has to wait for, and what
- * waits for f, short; options that are off are masked (gaf_keep), which is cheaper than a select.
+ * with u = v, or d + momentum * v for Nesterov's. Factors that do not depend on the element are multiplied with one
+ * another beforehand: the loss's scale goes to beta where f comes first, and there `d` is sign * d, as the factors of
+ * what follows have the sign.
  */
 #include "elements.h"
 #include "gaf.h"
@@ -22,11 +23,11 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)p + GAF_FETCH + i);
 }
 
-#define GAF_SGD(NAME, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, BEFORE, CARRY)                                        \
+#define GAF_SGD(NAME, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, BEFORE, CARRY, NESTEROV)                              \
     typedef struct {                                                                                                   \
         gaf_factors factors;                                                                                           \
-        C scale, decay, momentum, gain, ahead, outer, last;                                                            \
-        int32_t decays, old, nesterov; /* -1 or 0, for gaf_keep */                                                     \
+        C scale, decay, momentum, gain, outer, last;                                                                   \
+        int32_t decays; /* -1 or 0, for gaf_keep */                                                                    \
     } NAME##_constants;                                                                                                \
     GAF_INLINE void NAME##_strip(NAME##_constants k, E *restrict w, const E *restrict g, E *restrict v, ptrdiff_t n) { \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                            \
@@ -36,33 +37,29 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
             d = GAF_FMA(k.decay, gaf_keep_##SUFFIX(weight, k.decays), d);                                              \
             C u = d;                                                                                                   \
             if (CARRY) {                                                                                               \
-                C carried = GAF_FMA(k.gain, d, k.momentum * gaf_keep_##SUFFIX(LOAD(v[i]), k.old));                     \
+                C carried = GAF_FMA(k.gain, d, k.momentum * (C)LOAD(v[i]));                                            \
                 v[i] = STORE(carried);                                                                                 \
-                d = gaf_keep_##SUFFIX(d, k.nesterov);                                                                  \
-                u = BEFORE ? carried : GAF_FMA(k.ahead, carried, d);                                                   \
-                if (BEFORE) weight = GAF_FMA(k.outer, d, weight);                                                      \
+                u = NESTEROV && !BEFORE ? GAF_FMA(k.momentum, carried, d) : carried;                                   \
+                if (NESTEROV && BEFORE) weight = GAF_FMA(k.outer, d, weight);                                          \
             }                                                                                                          \
             if (!BEFORE) u = gaf_##FUNCTION##_##SUFFIX(u, k.factors);                                                  \
             w[i] = STORE(GAF_FMA(k.last, u, weight));                                                                  \
         }                                                                                                              \
     }                                                                                                                  \
     static void NAME(const gaf_sgd_args *restrict s, void *restrict w_, const void *restrict g_, void *restrict v_,    \
-                     int fresh, ptrdiff_t n) {                                                                         \
+                     ptrdiff_t n) {                                                                                    \
         E *restrict w = w_;                                                                                            \
         const E *restrict g = g_;                                                                                      \
         E *restrict v = v_;                                                                                            \
         const NAME##_constants k = {                                                                                   \
-            .factors = BEFORE ? gaf_scaled(s->factors, s->sign, s->inverse_scale) : s->factors,                        \
-            .scale = (C)(s->inner * s->sign * s->inverse_scale),                                                       \
-            .decay = (C)(s->inner * s->weight_decay),                                                                  \
+            .factors = BEFORE ? gaf_scaled(s->factors, s->inverse_scale) : s->factors,                                 \
+            .scale = (C)(s->sign * s->inner * s->inverse_scale),                                                       \
+            .decay = (C)((BEFORE ? s->sign : s->inner) * s->weight_decay),                                             \
             .momentum = (C)s->momentum,                                                                                \
-            .gain = fresh ? (C)1 : (C)s->gain,                                                                         \
-            .ahead = s->nesterov ? (C)s->momentum : (C)1,                                                              \
-            .outer = (C)s->outer,                                                                                      \
-            .last = (C)(BEFORE && CARRY && s->nesterov ? s->outer * s->momentum : s->outer),                           \
+            .gain = (C)((BEFORE ? s->sign : 1.0) * s->gain),                                                           \
+            .outer = (C)(s->sign * s->outer),                                                                          \
+            .last = (C)((!BEFORE ? 1.0 : !CARRY ? s->sign : NESTEROV ? s->momentum : 1.0) * s->outer),                 \
             .decays = -(s->weight_decay != 0),                                                                         \
-            .old = -!fresh,                                                                                            \
-            .nesterov = -!!s->nesterov,                                                                                \
         };                                                                                                             \
         for (; n >= GAF_SGD_STRIP; n -= GAF_SGD_STRIP) {                                                               \
             gaf_prefetch(w, GAF_SGD_STRIP * sizeof(E)), gaf_prefetch(g, GAF_SGD_STRIP * sizeof(E));                    \
@@ -77,19 +74,17 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
 #define GAF_ADAM(NAME, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, AMSGRAD)                                       \
     typedef struct {                                                                                                   \
         gaf_factors factors;                                                                                           \
-        C shrink, decay, rate, beta2, one_minus_beta2, eps, size, inverse_root;                                        \
+        C shrink, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, size, inverse_root;                      \
         int32_t decays; /* -1 or 0, for gaf_keep */                                                                    \
-        int near;                                                                                                      \
     } NAME##_constants;                                                                                                \
     GAF_INLINE void NAME##_strip(NAME##_constants k, E *restrict w, const E *restrict g, E *restrict m, E *restrict v, \
                                  E *restrict top, ptrdiff_t n) {                                                       \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                            \
-            C weight = k.shrink * (C)LOAD(w[i]);                                                                       \
+            C weight = LOAD(w[i]);                                                                                     \
             C d = gaf_##FUNCTION##_##SUFFIX(LOAD(g[i]), k.factors);                                                    \
             d = GAF_FMA(k.decay, gaf_keep_##SUFFIX(weight, k.decays), d);                                              \
-            C mean = LOAD(m[i]);                                                                                       \
-            mean = GAF_FMA(k.rate, d - mean, k.near ? mean : d); /* from the nearer end, as torch's lerp */            \
-            C square = GAF_FMA(k.beta2, (C)LOAD(v[i]), k.one_minus_beta2 * (d * d));                                   \
+            C mean = GAF_FMA(k.one_minus_beta1, d, k.beta1 * (C)LOAD(m[i]));                                           \
+            C square = GAF_FMA(k.one_minus_beta2 * d, d, k.beta2 * (C)LOAD(v[i]));                                     \
             m[i] = STORE(mean);                                                                                        \
             v[i] = STORE(square);                                                                                      \
             if (AMSGRAD) {                                                                                             \
@@ -97,7 +92,7 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
                 square = square > old || square != square ? square : old;                                              \
                 top[i] = STORE(square);                                                                                \
             }                                                                                                          \
-            w[i] = STORE(weight - k.size * mean / (SQRT(square) * k.inverse_root + k.eps));                            \
+            w[i] = STORE(GAF_FMA(k.shrink, weight, -(k.size * mean / GAF_FMA(SQRT(square), k.inverse_root, k.eps))));  \
         }                                                                                                              \
     }                                                                                                                  \
     static void NAME(const gaf_adam_args *restrict s, void *restrict w_, const void *restrict g_, void *restrict m_,   \
@@ -108,17 +103,17 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
         E *restrict v = v_;                                                                                            \
         E *restrict top = top_;                                                                                        \
         const NAME##_constants k = {                                                                                   \
-            .factors = gaf_scaled(s->factors, s->sign, s->inverse_scale),                                              \
+            .factors = gaf_scaled(s->factors, s->inverse_scale),                                                       \
             .shrink = (C)s->shrink,                                                                                    \
-            .decay = (C)s->weight_decay,                                                                               \
-            .rate = (C)s->rate,                                                                                        \
+            .decay = (C)(s->sign * s->weight_decay),                                                                   \
+            .beta1 = (C)(1.0 - s->one_minus_beta1),                                                                    \
+            .one_minus_beta1 = (C)(s->sign * s->one_minus_beta1),                                                      \
             .beta2 = (C)s->beta2,                                                                                      \
             .one_minus_beta2 = (C)s->one_minus_beta2,                                                                  \
             .eps = (C)s->eps,                                                                                          \
             .size = (C)step_size,                                                                                      \
             .inverse_root = (C)(1.0 / root_correction),                                                                \
             .decays = -(s->weight_decay != 0),                                                                         \
-            .near = s->one_minus_beta1 < 0.5,                                                                          \
         };                                                                                                             \
         for (; n >= GAF_STRIP; n -= GAF_STRIP) {                                                                       \
             gaf_prefetch(w, GAF_STRIP * sizeof(E)), gaf_prefetch(g, GAF_STRIP * sizeof(E));                            \
@@ -180,13 +175,15 @@ void GAF_STREAM(float *restrict w, const float *restrict g, float *restrict v, f
     gaf_stream_strip(w, g, v, m, zero, n);
 }
 
-#define GAF_LOOPS(FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, BITS, MASK)                \
-    GAF_SGD(sgd_before_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 1, 0)  \
-    GAF_SGD(sgdm_before_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 1, 1) \
-    GAF_SGD(sgd_after_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 0, 0)   \
-    GAF_SGD(sgdm_after_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 0, 1)  \
-    GAF_ADAM(adam_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, 0)    \
-    GAF_ADAM(amsgrad_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, 1) \
+#define GAF_LOOPS(FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, BITS, MASK)                        \
+    GAF_SGD(sgd_before_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 1, 0, 0)       \
+    GAF_SGD(sgdm_before_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 1, 1, 0)      \
+    GAF_SGD(nesterov_before_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 1, 1, 1)  \
+    GAF_SGD(sgd_after_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 0, 0, 0)        \
+    GAF_SGD(sgdm_after_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 0, 1, 0)       \
+    GAF_SGD(nesterov_after_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 0, 1, 1)   \
+    GAF_ADAM(adam_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, 0)            \
+    GAF_ADAM(amsgrad_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, 1)         \
     GAF_ACTIVATE(activate_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, BITS, MASK)
 
 #define GAF_TYPES(FUNCTION)                                                                                    \
@@ -199,15 +196,15 @@ GAF_TYPES(arctan)
 GAF_TYPES(tanh)
 GAF_TYPES(log)
 
-#define GAF_ENTRY(FUNCTION, TYPE)                                                                 \
-    {                                                                                             \
-        {{sgd_before_##FUNCTION##_##TYPE, sgdm_before_##FUNCTION##_##TYPE},                       \
-         {sgd_after_##FUNCTION##_##TYPE, sgdm_after_##FUNCTION##_##TYPE}},                        \
-            {adam_##FUNCTION##_##TYPE, amsgrad_##FUNCTION##_##TYPE}, activate_##FUNCTION##_##TYPE \
+#define GAF_ENTRY(FUNCTION, TYPE)                                                                                \
+    {                                                                                                            \
+        {{sgd_before_##FUNCTION##_##TYPE, sgdm_before_##FUNCTION##_##TYPE, nesterov_before_##FUNCTION##_##TYPE}, \
+         {sgd_after_##FUNCTION##_##TYPE, sgdm_after_##FUNCTION##_##TYPE, nesterov_after_##FUNCTION##_##TYPE}},   \
+            {adam_##FUNCTION##_##TYPE, amsgrad_##FUNCTION##_##TYPE}, activate_##FUNCTION##_##TYPE                \
     }
 
 /* In the order of the enums of gaf.h. */
-#define GAF_ENTRIES(FUNCTION) \
+#define GAF_ENTRIES(FUNCTION)                                                                                   \
     { GAF_ENTRY(FUNCTION, f32), GAF_ENTRY(FUNCTION, f64), GAF_ENTRY(FUNCTION, bf16), GAF_ENTRY(FUNCTION, f16) }
 
 const gaf_loops GAF_TABLE[GAF_FUNCTIONS][GAF_TYPES_COUNT] = {GAF_ENTRIES(arctan), GAF_ENTRIES(tanh),
