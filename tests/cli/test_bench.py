@@ -94,7 +94,17 @@ def test_quick_json_is_complete(quick):
     folder, _ = quick
     found = json.loads((folder / "out.json").read_text("utf-8"))
     assert found["complete"] is True
-    assert found.keys() >= {"date", "cpu", "cores", "threads", "ram_gib", "torch", "gaf", "python"}
+    assert found.keys() >= {
+        "date",
+        "cpu",
+        "cores",
+        "threads",
+        "ram_gib",
+        "torch",
+        "gaf",
+        "git",
+        "python",
+    }
     assert found["threads"] == 1
     tiny = found["shapes"]["tiny"]
     assert (tiny["tensors"], tiny["parameters"]) == (1000, 64_000)

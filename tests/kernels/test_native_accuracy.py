@@ -26,7 +26,8 @@ FACTORS = [
     (1e7, 1e-3),
     (1e7, 1e7),
 ]
-# Observed over the sweep: with FMA arctan 2.4, tanh 3.4, log 2.4; portable 3.2, 3.8, 3.3.
+# Observed over the sweep: arctan 2.5, tanh 3.3, log 2.4, with FMA and without; over 120 other pairs of
+# factors in this range, drawn at random, with numbers around the bend: 2.6, 3.7, 2.6.
 ULP = 4.0
 STRIDE = 1009  # of the 2^31 positive float32 numbers; `make test-slow` takes each 251st
 

@@ -119,8 +119,25 @@ def test_extreme_factors(name, isa, monkeypatch):
     assert torch.isfinite(w.grad[:-2]).all()
 
 
+@pytest.mark.parametrize("name", native.FUNCTIONS)
+@pytest.mark.parametrize(("beta", "scale"), [(1e-18, 2.0**20), (1e18, 2.0**-20), (20.0, 2.0**20)])
+def test_a_loss_scale_with_extreme_factors(name, beta, scale):
+    """The kernels multiply beta with it, but not beyond the factors they take."""
+    f = gaf.parse(f"{name}(0.1, {beta!r})")
+    g = torch.tensor([0.0, 1e-30, 1e-9, 1.0, -1e19, 1e30])
+    for kind in (gaf.SGD, gaf.Adam):
+        w, reference = torch.zeros_like(g), torch.zeros_like(g)
+        w.grad, reference.grad = g * scale, g.clone()
+        opt = kind([w], lr=0.1, activation=f, fused=True)
+        opt.grad_scale, opt.found_inf = torch.tensor(scale), torch.tensor(0.0)
+        opt.step()
+        kind([reference], lr=0.1, activation=f, foreach=False).step()
+        torch.testing.assert_close(w, reference, rtol=1e-6, atol=1e-45)
+        assert torch.equal(w.grad, g * scale)
+
+
 def test_a_small_beta1_keeps_small_means():
-    """The mean is taken from the nearer end, as torch's lerp does: 1e3 leaves no rounding in 1e-9."""
+    """1e3 leaves no rounding in 1e-9."""
     w = torch.zeros(1)
     opt = gaf.Adam([w], betas=(0.0, 0.9), activation=gaf.Log(1.0, 1.0))
     for value in (1e3, 1e-9):

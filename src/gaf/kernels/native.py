@@ -229,8 +229,9 @@ def _sgd(
     alpha, beta, lr, weight_decay, momentum, gain = numbers.tolist()
     inner, outer = (-lr, 1.0) if placement == "update" else (1.0, -lr)
     sign = -1.0 if maximize else 1.0
-    scale = 1.0 if grad_scale is None else 1.0 / grad_scale.item()
-    for kind, (w, g, v, new, own) in _by_type(ws, gs, vs, fresh, _rows(factors)):
+    rows = _rows(factors)
+    gs, scale = _unscaling(gs, grad_scale, [beta, *(own[1] for own in rows)])
+    for kind, (w, g, v, new, own) in _by_type(ws, gs, vs, fresh, rows):
         _native.sgd(
             instruction_set(),
             FUNCTIONS[function],
@@ -315,9 +316,9 @@ def _adam(
     sizes = {count: lr / (1 - beta1**count) for count in set(counts)}
     roots = {count: (1 - beta2**count) ** 0.5 for count in set(counts)}
     sign = -1.0 if maximize else 1.0
-    scale = 1.0 if grad_scale is None else 1.0 / grad_scale.item()
-    shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
     rows = _rows(factors)
+    gs, scale = _unscaling(gs, grad_scale, [beta, *(own[1] for own in rows)])
+    shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
     for kind, (w, g, m, v, top, count, own) in _by_type(ws, gs, ms, vs, tops, counts, rows):
         _native.adam(
             instruction_set(),
@@ -336,6 +337,21 @@ def _adam(
             (sign, scale, shrink, l2, 1 - beta1, beta2, 1 - beta2, eps),
             torch.get_num_threads(),
         )
+
+
+def _unscaling(
+    gs: list[Tensor], grad_scale: Tensor | None, betas: Sequence[float]
+) -> tuple[list[Tensor], float]:
+    """The gradients, and the factor that takes the loss's scale out of them.
+
+    The kernels multiply it with beta; where that leaves their range it goes to copies of the gradients.
+    """
+    if grad_scale is None:
+        return gs, 1.0
+    scale = 1.0 / grad_scale.item()
+    if all(RANGE[0] <= scale * beta <= RANGE[1] for beta in betas):
+        return gs, scale
+    return [g * scale for g in gs], 1.0
 
 
 def _count(steps: list[Tensor]) -> list[float]:

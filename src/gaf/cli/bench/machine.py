@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 import gaf
+from gaf.experiments.engine.environment import git_revision
 from gaf.experiments.engine.machine import cpu_model
 
 
@@ -29,6 +30,7 @@ def facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "gaf": gaf.__version__,
+        "git": git_revision(Path.cwd()),
     }
 
 

@@ -47,11 +47,14 @@ def _table(title: str, first: str, *columns: str, caption: str | None = None) ->
 def _about(report: Report) -> str:
     about = report.about
     most = max((each for each in report.others.values() if each is not None), default=None)
+    commit = (
+        f" (commit {about['git'][:9]}{'+' * about['git'].endswith('+')})" if about["git"] else ""
+    )
     taken = "" if most is None else f"; others took up to {most:.0%} of the processors"
     return (
         f"{about['cpu']}, {about['cores']} cores, {about['threads']} threads, {about['ram_gib']} GiB"
         f"{taken}\n"
-        f"{about['date']}, gaf {about['gaf']}, torch {about['torch']}, Python {about['python']}\n"
+        f"{about['date']}, gaf {about['gaf']}{commit}, torch {about['torch']}, Python {about['python']}\n"
     )
 
 
