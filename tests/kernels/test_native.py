@@ -77,9 +77,10 @@ def check_close(fused, reference, dtype) -> None:
 SGD_CASES = [
     {"momentum": 0.9, "weight_decay": 1e-3},
     {"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3, "maximize": True},
-    {"momentum": 0.5, "dampening": 0.3},
+    {"momentum": 0.9, "nesterov": True},
+    {"momentum": 0.5, "dampening": 0.3, "maximize": True},
     {"weight_decay": 1e-3},
-    {"maximize": True},
+    {"weight_decay": 1e-3, "maximize": True},
 ]
 
 
@@ -242,7 +243,8 @@ def test_torchs_own_threads_serve():
 
 def test_loss_scaling_inside_the_kernel():
     """grad_scale divides, found_inf skips; p.grad stays scaled, as the scaler left it."""
-    for kind, kwargs in [(gaf.SGD, {"momentum": 0.9}), (gaf.Adam, {})]:
+    cases = [(gaf.SGD, {"momentum": 0.9, "placement": placement}) for placement in gaf.PLACEMENTS]
+    for kind, kwargs in [*cases, (gaf.SGD, {}), (gaf.Adam, {}), (gaf.Adam, {"amsgrad": True})]:
         opts = []
         for scaled in (False, True):
             w = torch.full((1000,), 2.0)

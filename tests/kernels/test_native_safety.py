@@ -136,6 +136,32 @@ def test_a_loss_scale_with_extreme_factors(name, beta, scale):
         assert torch.equal(w.grad, g * scale)
 
 
+def test_nesterovs_step_is_rounded_once():
+    """Momentum and gradient are added to each other first: in the weight each of them would be lost."""
+    w, reference = torch.ones(40), torch.ones(40)
+    for each, how in ((w, {"fused": True}), (reference, {"foreach": False})):
+        each.grad = torch.full_like(each, -(2.0**-10))
+        f = gaf.Tanh(1.0, 1.0)
+        hyper = {"momentum": 0.9, "nesterov": True, "placement": "gradient", "activation": f}
+        gaf.SGD([each], lr=0.9 * 2.0**-14, **hyper, **how).step()
+    assert torch.equal(w, reference)
+    assert w[0] > 1
+
+
+def test_a_mean_that_is_reached_stays():
+    """beta1 and 1 - beta1 in float32 do not add up to 1; no step is to add the difference."""
+    w = torch.zeros(40)
+    opt = gaf.Adam([w], betas=(0.9999, 0.999), activation=gaf.Tanh(1.0, 1.0), fused=True)
+    w.grad = torch.full_like(w, 0.5)
+    opt.step()
+    opt.state[w]["exp_avg"].fill_(gaf.Tanh(1.0, 1.0)(torch.tensor(0.5)))
+    for _ in range(3000):
+        opt.step()
+    torch.testing.assert_close(
+        opt.state[w]["exp_avg"], torch.full_like(w, math.tanh(0.5)), rtol=5e-7, atol=0
+    )
+
+
 def test_a_small_beta1_keeps_small_means():
     """1e3 leaves no rounding in 1e-9."""
     w = torch.zeros(1)

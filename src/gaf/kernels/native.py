@@ -44,6 +44,7 @@ _PLAIN = frozenset((Tensor, torch.nn.Parameter))
 
 
 RANGE = (1e-18, 1e18)  # of alpha and beta: beyond it products leave the range of float32
+_LEAST, _MOST = 1e-36, 1e36  # of those products
 
 
 def refusal(
@@ -230,7 +231,7 @@ def _sgd(
     inner, outer = (-lr, 1.0) if placement == "update" else (1.0, -lr)
     sign = -1.0 if maximize else 1.0
     rows = _rows(factors)
-    gs, scale = _unscaling(gs, grad_scale, [beta, *(own[1] for own in rows)])
+    gs, scale = _unscaling(gs, grad_scale, rows or [(alpha, beta)])
     for kind, (w, g, v, new, own) in _by_type(ws, gs, vs, fresh, rows):
         _native.sgd(
             instruction_set(),
@@ -317,7 +318,7 @@ def _adam(
     roots = {count: (1 - beta2**count) ** 0.5 for count in set(counts)}
     sign = -1.0 if maximize else 1.0
     rows = _rows(factors)
-    gs, scale = _unscaling(gs, grad_scale, [beta, *(own[1] for own in rows)])
+    gs, scale = _unscaling(gs, grad_scale, rows or [(alpha, beta)])
     shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
     for kind, (w, g, m, v, top, count, own) in _by_type(ws, gs, ms, vs, tops, counts, rows):
         _native.adam(
@@ -340,16 +341,21 @@ def _adam(
 
 
 def _unscaling(
-    gs: list[Tensor], grad_scale: Tensor | None, betas: Sequence[float]
+    gs: list[Tensor], grad_scale: Tensor | None, factors: Sequence[Sequence[float]]
 ) -> tuple[list[Tensor], float]:
     """The gradients, and the factor that takes the loss's scale out of them.
 
-    The kernels multiply it with beta; where that leaves their range it goes to copies of the gradients.
+    Where f comes first the kernels multiply beta with it. If that leaves float32, for factors and scales that
+    make f(g) vanish or overflow by themselves, it goes to copies of the gradients.
     """
     if grad_scale is None:
         return gs, 1.0
     scale = 1.0 / grad_scale.item()
-    if all(RANGE[0] <= scale * beta <= RANGE[1] for beta in betas):
+    if all(
+        _LEAST <= x <= _MOST
+        for alpha, beta in factors
+        for x in (scale * beta, scale * beta * alpha)
+    ):
         return gs, scale
     return [g * scale for g in gs], 1.0
 

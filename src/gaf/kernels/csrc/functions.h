@@ -14,7 +14,7 @@
 #define GAF_INLINE static inline __attribute__((always_inline))
 
 /* a * b + c with one rounding where the instruction set has it (GAF_HAS_FMA is set by the file that includes this
- * one), written out so that the vector body and the tail of a loop round alike. */
+ * one), where it matters which product is taken up. Compilers make it of a * b + c, too. */
 #ifdef GAF_HAS_FMA
 #define GAF_FMA(a, b, c) _Generic((a), float: __builtin_fmaf, default: __builtin_fma)(a, b, c)
 #else
@@ -74,16 +74,11 @@ GAF_INLINE float gaf_times(float x, double factor) { return (float)((double)x * 
 GAF_INLINE float gaf_times_plus(float x, double factor, float more) { return (float)((double)x * factor + (double)more); }
 #endif
 
-/* The largest finite |g| that matters to a bounded function which has reached its bound where beta |g| = bend. */
-GAF_INLINE float gaf_saturated_at(double bend, double beta) {
-    int32_t bits = gaf_bits((float)(bend / beta));
-    return gaf_float(bits < 0x7f7fffff ? bits : 0x7f7fffff);
-}
-
-/* f(|g|) from an approximation that is good as long as beta |g| is a normal number, and above f where it is not, since
- * GAF_UP was added to it. f is concave: where the approximation passes the line slope |g|, the line is f(|g|) to the last
- * place. Log's approximation is NaN at infinity, where the line is infinite. */
-#define GAF_UP 0x1p-120f
+/* f(|g|) from an approximation of f(|g|) whose beta |g| was made larger by GAF_UP: f is concave, and where that shows
+ * it passes the line slope |g|, which there is f(|g|) to the last place. So nothing underflows near 0 (not even for g = 0,
+ * which is common; some processors are slow with subnormal numbers). Log's approximation is NaN at infinity, where the
+ * line is infinite. */
+#define GAF_UP 0x1p-60f
 
 GAF_INLINE float gaf_below_line(float approximation, float a, gaf_factors p) {
     float line = (float)(p.alpha * p.beta) * a;
@@ -113,7 +108,7 @@ GAF_INLINE float gaf_arctan_f32(float g, gaf_factors p) {
 /* alpha * tanh(beta * g) = alpha * e / (-2 - e) with e = expm1(x), x = -2 |beta g|; beyond 9.5 tanh is 1.
  * expm1(r) on [-ln 2 / 2, ln 2 / 2]: 1.4e-8. ln 2 is within 3e-9 of a float32, so one part of it is enough. */
 GAF_INLINE float gaf_tanh_f32(float g, gaf_factors p) {
-    float a = gaf_abs(g), x = gaf_times_plus(gaf_at_most(a, gaf_saturated_at(9.5, p.beta)), -2.0 * p.beta, -GAF_UP);
+    float a = gaf_abs(g), x = gaf_times_plus(gaf_at_most(a, (float)(9.5 / p.beta)), -2.0 * p.beta, -GAF_UP);
     float shifted = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: the integer part lands in the low bits */
     float n = shifted - 12582912.0f;
     float r = n * -0.693147182f + x;
@@ -135,7 +130,7 @@ GAF_INLINE float gaf_log_f32(float g, gaf_factors p) {
     int32_t exponent = (gaf_bits((float)p.beta) >> 23) - 124;
     uint32_t e = exponent > 0 ? (uint32_t)exponent : 0;
     float s = gaf_float((int32_t)((127 - e) << 23)), a = gaf_abs(g);
-    float x = gaf_times_plus(a, p.beta * (double)s, GAF_UP);
+    float x = gaf_times_plus(a, p.beta * (double)s, s * GAF_UP);
     float u = s + x;
     float lost = x - (u - s);
     uint32_t b = (uint32_t)gaf_bits(u) + ((e << 23) - 0x3f400000u); /* n, then the fraction of 1 + t */

@@ -43,7 +43,7 @@ GAF_INLINE gaf_sgd_loop gaf_sgd_loop_of(const gaf_loops *loops, int before, int 
     return loops->sgd[!before][carries ? 1 + nesterov : 0];
 }
 
-/* A velocity that was not there before begins as d: 0 * momentum + d, without the dampening. */
+/* A velocity that was not there before begins as d: momentum * 0 + d, without the dampening. */
 GAF_INLINE void gaf_sgd_begin(gaf_sgd_args *s, void *v, size_t bytes) {
     memset(v, 0, bytes);
     s->gain = 1.0;

@@ -1,11 +1,10 @@
 /* The loops over elements, written once and compiled once per instruction set (isa_*.c).
  *
- * SGD: the two loops differ in where f stands, before the velocity ("gradient") or after it ("momentum" and
- * "update", which differ only in the two factors `inner` and `outer`):
- *   d = inner * (f?(sign * g / scale) + decay * w);  v = momentum * v + gain * d;  w = w + outer * f?(u)
- * with u = v, or d + momentum * v for Nesterov's. Factors that do not depend on the element are multiplied with one
- * another beforehand: the loss's scale goes to beta where f comes first, and there `d` is sign * d, as the factors of
- * what follows have the sign.
+ * SGD: the loops differ in where f stands, before the velocity ("gradient") or after it ("momentum" and "update",
+ * which differ only in the two factors `inner` and `outer`), and in the velocity: none, one, Nesterov's:
+ *   d = inner * (sign * f?(g / scale) + decay * w);  v = momentum * v + gain * d;  w = w + outer * f?(u)
+ * with u = d, v, or d + momentum * v. Factors that do not depend on the element are multiplied with one another
+ * beforehand; where f comes first the loss's scale goes to beta.
  */
 #include "elements.h"
 #include "gaf.h"
@@ -15,35 +14,33 @@
 /* A loop takes its elements in strips of a fixed length: the compiler unrolls a strip into independent vectors, and
  * before each strip one further ahead is fetched, so that the arithmetic of one overlaps with the loads of the next.
  * Each isa_*.c says how many elements its registers have room for: GAF_SGD_STRIP for SGD, GAF_STRIP for all else.
- * What is the same for all elements is computed once, before the strips: left to the compiler, much of it would be
- * done again for each. */
+ * The factors of a step are converted once, before the strips: left to the compiler that would be done for each. */
 #define GAF_FETCH 2048 /* bytes ahead; beyond the end of a tensor a prefetch does nothing */
 
 GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)p + GAF_FETCH + i);
 }
 
-#define GAF_SGD(NAME, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, BEFORE, CARRY, NESTEROV)                              \
+#define GAF_SGD(NAME, FUNCTION, E, C, LOAD, STORE, SUFFIX, BEFORE, CARRY, NESTEROV)                                    \
     typedef struct {                                                                                                   \
         gaf_factors factors;                                                                                           \
-        C scale, decay, momentum, gain, outer, last;                                                                   \
+        C scale, decay, momentum, gain, outer;                                                                         \
         int32_t decays; /* -1 or 0, for gaf_keep */                                                                    \
     } NAME##_constants;                                                                                                \
     GAF_INLINE void NAME##_strip(NAME##_constants k, E *restrict w, const E *restrict g, E *restrict v, ptrdiff_t n) { \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                            \
             C weight = LOAD(w[i]);                                                                                     \
             C d = LOAD(g[i]);                                                                                          \
-            d = BEFORE ? gaf_##FUNCTION##_##SUFFIX(d, k.factors) : k.scale * d;                                        \
-            d = GAF_FMA(k.decay, gaf_keep_##SUFFIX(weight, k.decays), d);                                              \
+            if (BEFORE) d = gaf_##FUNCTION##_##SUFFIX(d, k.factors);                                                   \
+            d = GAF_FMA(k.scale, d, k.decay * gaf_keep_##SUFFIX(weight, k.decays));                                    \
             C u = d;                                                                                                   \
             if (CARRY) {                                                                                               \
                 C carried = GAF_FMA(k.gain, d, k.momentum * (C)LOAD(v[i]));                                            \
                 v[i] = STORE(carried);                                                                                 \
-                u = NESTEROV && !BEFORE ? GAF_FMA(k.momentum, carried, d) : carried;                                   \
-                if (NESTEROV && BEFORE) weight = GAF_FMA(k.outer, d, weight);                                          \
+                u = NESTEROV ? GAF_FMA(k.momentum, carried, d) : carried;                                              \
             }                                                                                                          \
             if (!BEFORE) u = gaf_##FUNCTION##_##SUFFIX(u, k.factors);                                                  \
-            w[i] = STORE(GAF_FMA(k.last, u, weight));                                                                  \
+            w[i] = STORE(GAF_FMA(k.outer, u, weight));                                                                 \
         }                                                                                                              \
     }                                                                                                                  \
     static void NAME(const gaf_sgd_args *restrict s, void *restrict w_, const void *restrict g_, void *restrict v_,    \
@@ -53,12 +50,11 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
         E *restrict v = v_;                                                                                            \
         const NAME##_constants k = {                                                                                   \
             .factors = BEFORE ? gaf_scaled(s->factors, s->inverse_scale) : s->factors,                                 \
-            .scale = (C)(s->sign * s->inner * s->inverse_scale),                                                       \
-            .decay = (C)((BEFORE ? s->sign : s->inner) * s->weight_decay),                                             \
+            .scale = (C)(s->sign * s->inner * (BEFORE ? 1.0 : s->inverse_scale)),                                      \
+            .decay = (C)(s->inner * s->weight_decay),                                                                  \
             .momentum = (C)s->momentum,                                                                                \
-            .gain = (C)((BEFORE ? s->sign : 1.0) * s->gain),                                                           \
-            .outer = (C)(s->sign * s->outer),                                                                          \
-            .last = (C)((!BEFORE ? 1.0 : !CARRY ? s->sign : NESTEROV ? s->momentum : 1.0) * s->outer),                 \
+            .gain = (C)s->gain,                                                                                        \
+            .outer = (C)s->outer,                                                                                      \
             .decays = -(s->weight_decay != 0),                                                                         \
         };                                                                                                             \
         for (; n >= GAF_SGD_STRIP; n -= GAF_SGD_STRIP) {                                                               \
@@ -71,19 +67,21 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
         NAME##_strip(k, w, g, v, n);                                                                                   \
     }
 
-#define GAF_ADAM(NAME, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, AMSGRAD)                                       \
+#define GAF_ADAM(NAME, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, AMSGRAD)                                             \
     typedef struct {                                                                                                   \
         gaf_factors factors;                                                                                           \
-        C shrink, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, size, inverse_root;                      \
+        C sign, shrink, decay, rate, beta2, one_minus_beta2, eps, size, inverse_root;                                  \
         int32_t decays; /* -1 or 0, for gaf_keep */                                                                    \
+        int near;                                                                                                      \
     } NAME##_constants;                                                                                                \
     GAF_INLINE void NAME##_strip(NAME##_constants k, E *restrict w, const E *restrict g, E *restrict m, E *restrict v, \
                                  E *restrict top, ptrdiff_t n) {                                                       \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                            \
             C weight = LOAD(w[i]);                                                                                     \
             C d = gaf_##FUNCTION##_##SUFFIX(LOAD(g[i]), k.factors);                                                    \
-            d = GAF_FMA(k.decay, gaf_keep_##SUFFIX(weight, k.decays), d);                                              \
-            C mean = GAF_FMA(k.one_minus_beta1, d, k.beta1 * (C)LOAD(m[i]));                                           \
+            d = GAF_FMA(k.sign, d, k.decay * gaf_keep_##SUFFIX(weight, k.decays));                                     \
+            C mean = LOAD(m[i]);                                                                                       \
+            mean = GAF_FMA(k.rate, d - mean, k.near ? mean : d); /* from the nearer end, as torch's lerp */            \
             C square = GAF_FMA(k.one_minus_beta2 * d, d, k.beta2 * (C)LOAD(v[i]));                                     \
             m[i] = STORE(mean);                                                                                        \
             v[i] = STORE(square);                                                                                      \
@@ -104,16 +102,17 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
         E *restrict top = top_;                                                                                        \
         const NAME##_constants k = {                                                                                   \
             .factors = gaf_scaled(s->factors, s->inverse_scale),                                                       \
+            .sign = (C)s->sign,                                                                                        \
             .shrink = (C)s->shrink,                                                                                    \
-            .decay = (C)(s->sign * s->weight_decay),                                                                   \
-            .beta1 = (C)(1.0 - s->one_minus_beta1),                                                                    \
-            .one_minus_beta1 = (C)(s->sign * s->one_minus_beta1),                                                      \
+            .decay = (C)s->weight_decay,                                                                               \
+            .rate = (C)(s->one_minus_beta1 < 0.5 ? s->one_minus_beta1 : s->one_minus_beta1 - 1.0),                     \
             .beta2 = (C)s->beta2,                                                                                      \
             .one_minus_beta2 = (C)s->one_minus_beta2,                                                                  \
             .eps = (C)s->eps,                                                                                          \
             .size = (C)step_size,                                                                                      \
             .inverse_root = (C)(1.0 / root_correction),                                                                \
             .decays = -(s->weight_decay != 0),                                                                         \
+            .near = s->one_minus_beta1 < 0.5,                                                                          \
         };                                                                                                             \
         for (; n >= GAF_STRIP; n -= GAF_STRIP) {                                                                       \
             gaf_prefetch(w, GAF_STRIP * sizeof(E)), gaf_prefetch(g, GAF_STRIP * sizeof(E));                            \
@@ -127,7 +126,7 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
     }
 
 /* f in place; returns the bits of the largest absolute value seen, which order as the values do, NaN above inf. */
-#define GAF_ACTIVATE(NAME, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, BITS, MASK)                       \
+#define GAF_ACTIVATE(NAME, FUNCTION, E, C, LOAD, STORE, SUFFIX, BITS, MASK)                             \
     GAF_INLINE BITS NAME##_strip(const gaf_factors *restrict factors, void *restrict g_, ptrdiff_t n) { \
         E *restrict g = g_;                                                                             \
         const gaf_factors p = *factors;                                                                 \
@@ -175,16 +174,16 @@ void GAF_STREAM(float *restrict w, const float *restrict g, float *restrict v, f
     gaf_stream_strip(w, g, v, m, zero, n);
 }
 
-#define GAF_LOOPS(FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, BITS, MASK)                        \
-    GAF_SGD(sgd_before_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 1, 0, 0)       \
-    GAF_SGD(sgdm_before_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 1, 1, 0)      \
-    GAF_SGD(nesterov_before_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 1, 1, 1)  \
-    GAF_SGD(sgd_after_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 0, 0, 0)        \
-    GAF_SGD(sgdm_after_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 0, 1, 0)       \
-    GAF_SGD(nesterov_after_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, 0, 1, 1)   \
-    GAF_ADAM(adam_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, 0)            \
-    GAF_ADAM(amsgrad_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, 1)         \
-    GAF_ACTIVATE(activate_##FUNCTION##_##TYPE, FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, BITS, MASK)
+#define GAF_LOOPS(FUNCTION, TYPE, E, C, LOAD, STORE, SUFFIX, SQRT, BITS, MASK)                  \
+    GAF_SGD(sgd_before_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 1, 0, 0)       \
+    GAF_SGD(sgdm_before_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 1, 1, 0)      \
+    GAF_SGD(nesterov_before_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 1, 1, 1)  \
+    GAF_SGD(sgd_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 0, 0)        \
+    GAF_SGD(sgdm_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 1, 0)       \
+    GAF_SGD(nesterov_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 1, 1)   \
+    GAF_ADAM(adam_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 0)            \
+    GAF_ADAM(amsgrad_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 1)         \
+    GAF_ACTIVATE(activate_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, BITS, MASK)
 
 #define GAF_TYPES(FUNCTION)                                                                                    \
     GAF_LOOPS(FUNCTION, f32, float, float, GAF_PLAIN, GAF_PLAIN, f32, sqrtf, int32_t, 0x7fffffff)              \
