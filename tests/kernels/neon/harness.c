@@ -47,7 +47,7 @@ static int64_t run(const request *r, void *const *a) {
         gaf_adam_args s = {.factors = factors, .sign = x[2], .inverse_scale = x[3], .shrink = x[4],
                            .weight_decay = x[5], .one_minus_beta1 = x[6], .beta2 = x[7], .one_minus_beta2 = x[8],
                            .eps = x[9]};
-        loops->adam[a[4] != NULL](&s, a[0], a[1], a[2], a[3], a[4], x[10], x[11], r->n);
+        gaf_adam_loop_of(loops, &s, a[4] != NULL)(&s, a[0], a[1], a[2], a[3], a[4], x[10], x[11], r->n);
     } else {
         convert(r, a);
     }

@@ -34,13 +34,17 @@ typedef int64_t (*gaf_activate_loop)(const gaf_factors *, void *g, ptrdiff_t n);
 
 typedef struct {
     gaf_sgd_loop sgd[2][3]; /* f before or after the velocity; without one, with one, with Nesterov's */
-    gaf_adam_loop adam[2];  /* without or with amsgrad */
+    gaf_adam_loop adam[3];  /* the usual; any; with amsgrad */
     gaf_activate_loop activate;
 } gaf_loops;
 
 /* `before`: f stands before the velocity. */
 GAF_INLINE gaf_sgd_loop gaf_sgd_loop_of(const gaf_loops *loops, int before, int carries, int nesterov) {
     return loops->sgd[!before][carries ? 1 + nesterov : 0];
+}
+
+GAF_INLINE gaf_adam_loop gaf_adam_loop_of(const gaf_loops *loops, const gaf_adam_args *s, int amsgrad) {
+    return loops->adam[amsgrad ? 2 : s->weight_decay != 0 || s->one_minus_beta1 >= 0.5];
 }
 
 /* A velocity that was not there before begins as d: momentum * 0 + d, without the dampening. */

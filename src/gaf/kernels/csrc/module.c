@@ -280,7 +280,7 @@ static PyObject *adam(PyObject *self, PyObject *args) {
         addresses(m, j.r.tensors, &j.m, 0) && addresses(v, j.r.tensors, &j.v, 0) && addresses(top, j.r.tensors, &j.top, 1) &&
         doubles(steps, j.r.tensors, &j.step_sizes, 0) && doubles(roots, j.r.tensors, &j.root_corrections, 0) &&
         doubles(each, 2 * j.r.tensors, &j.each, 1)) {
-        j.loop = loops->adam[j.top != NULL];
+        j.loop = gaf_adam_loop_of(loops, s, j.top != NULL);
         run(&j.r, j.w, adam_work, &j, threads);
         result = Py_NewRef(Py_None);
     }

@@ -5,6 +5,8 @@
  *   d = inner * (sign * f?(g / scale) + decay * w);  v = momentum * v + gain * d;  w = w + outer * f?(u)
  * with u = d, v, or d + momentum * v. Factors that do not depend on the element are multiplied with one another
  * beforehand; where f comes first the loss's scale goes to beta.
+ *
+ * Adam: USUAL is the loop for a beta1 of 1/2 or more and no L2 decay, which has less to do.
  */
 #include "elements.h"
 #include "gaf.h"
@@ -67,7 +69,7 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
         NAME##_strip(k, w, g, v, n);                                                                                   \
     }
 
-#define GAF_ADAM(NAME, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, AMSGRAD)                                             \
+#define GAF_ADAM(NAME, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, AMSGRAD, USUAL)                                      \
     typedef struct {                                                                                                   \
         gaf_factors factors;                                                                                           \
         C sign, shrink, decay, rate, beta2, one_minus_beta2, eps, size, inverse_root;                                  \
@@ -79,9 +81,9 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
         for (ptrdiff_t i = 0; i < n; i++) {                                                                            \
             C weight = LOAD(w[i]);                                                                                     \
             C d = gaf_##FUNCTION##_##SUFFIX(LOAD(g[i]), k.factors);                                                    \
-            d = GAF_FMA(k.sign, d, k.decay * gaf_keep_##SUFFIX(weight, k.decays));                                     \
-            C mean = LOAD(m[i]);                                                                                       \
-            mean = GAF_FMA(k.rate, d - mean, k.near ? mean : d); /* from the nearer end, as torch's lerp */            \
+            if (!USUAL) d = GAF_FMA(k.sign, d, k.decay * gaf_keep_##SUFFIX(weight, k.decays));                         \
+            C mean = LOAD(m[i]), way = USUAL ? GAF_FMA(k.sign, d, -mean) : d - mean;                                   \
+            mean = GAF_FMA(k.rate, way, USUAL || k.near ? mean : d); /* from the nearer end, as torch's lerp */        \
             C square = GAF_FMA(k.one_minus_beta2 * d, d, k.beta2 * (C)LOAD(v[i]));                                     \
             m[i] = STORE(mean);                                                                                        \
             v[i] = STORE(square);                                                                                      \
@@ -181,8 +183,9 @@ void GAF_STREAM(float *restrict w, const float *restrict g, float *restrict v, f
     GAF_SGD(sgd_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 0, 0)        \
     GAF_SGD(sgdm_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 1, 0)       \
     GAF_SGD(nesterov_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 1, 1)   \
-    GAF_ADAM(adam_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 0)            \
-    GAF_ADAM(amsgrad_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 1)         \
+    GAF_ADAM(usual_adam_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 0, 1)   \
+    GAF_ADAM(adam_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 0, 0)         \
+    GAF_ADAM(amsgrad_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 1, 0)      \
     GAF_ACTIVATE(activate_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, BITS, MASK)
 
 #define GAF_TYPES(FUNCTION)                                                                                    \
@@ -195,11 +198,11 @@ GAF_TYPES(arctan)
 GAF_TYPES(tanh)
 GAF_TYPES(log)
 
-#define GAF_ENTRY(FUNCTION, TYPE)                                                                                \
-    {                                                                                                            \
-        {{sgd_before_##FUNCTION##_##TYPE, sgdm_before_##FUNCTION##_##TYPE, nesterov_before_##FUNCTION##_##TYPE}, \
-         {sgd_after_##FUNCTION##_##TYPE, sgdm_after_##FUNCTION##_##TYPE, nesterov_after_##FUNCTION##_##TYPE}},   \
-            {adam_##FUNCTION##_##TYPE, amsgrad_##FUNCTION##_##TYPE}, activate_##FUNCTION##_##TYPE                \
+#define GAF_ENTRY(FUNCTION, TYPE)                                                                                                 \
+    {                                                                                                                             \
+        {{sgd_before_##FUNCTION##_##TYPE, sgdm_before_##FUNCTION##_##TYPE, nesterov_before_##FUNCTION##_##TYPE},                  \
+         {sgd_after_##FUNCTION##_##TYPE, sgdm_after_##FUNCTION##_##TYPE, nesterov_after_##FUNCTION##_##TYPE}},                    \
+            {usual_adam_##FUNCTION##_##TYPE, adam_##FUNCTION##_##TYPE, amsgrad_##FUNCTION##_##TYPE}, activate_##FUNCTION##_##TYPE \
     }
 
 /* In the order of the enums of gaf.h. */
