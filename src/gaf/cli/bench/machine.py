@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 import gaf
-from gaf.experiments.engine.environment import git_revision
-from gaf.experiments.engine.machine import cpu_model
+from gaf.experiments.engine.machine import cpu_model, git_revision
 
 
 def facts() -> dict[str, Any]:

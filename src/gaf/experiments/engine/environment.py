@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 
 import gaf
 from gaf.experiments.engine.fabric import Fabric
-from gaf.experiments.engine.machine import cpu_model
+from gaf.experiments.engine.machine import cpu_model, git_revision
 from gaf.experiments.tasks.base import Task
 
 PACKAGES = ("torch", "lightning-fabric", "numpy", "pydantic", "pillow", "scikit-learn")
@@ -56,20 +55,3 @@ def versions() -> dict[str, str]:
 def device_name(device: torch.device) -> str:
     """What a run computes on."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def git_revision(folder: Path) -> str | None:
-    """The commit of the project in a folder, with ``+`` where files have changed since; None without git."""
-    try:
-        commit = _git(folder, "rev-parse", "HEAD")
-        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return f"{commit}+" if changed else commit
-
-
-def _git(folder: Path, *args: str) -> str:
-    done = subprocess.run(
-        ["git", *args], cwd=folder, capture_output=True, text=True, check=True, timeout=10
-    )
-    return done.stdout.strip()
