@@ -231,13 +231,14 @@ def _sgd(
     inner, outer = (-lr, 1.0) if placement == "update" else (1.0, -lr)
     sign = -1.0 if maximize else 1.0
     rows = _rows(factors)
-    gs, scale = _unscaling(gs, grad_scale, rows or [(alpha, beta)])
+    first = placement == "gradient"
+    gs, scale = _unscaling(gs, grad_scale, (rows or [(alpha, beta)]) if first else [])
     for kind, (w, g, v, new, own) in _by_type(ws, gs, vs, fresh, rows):
         _native.sgd(
             instruction_set(),
             FUNCTIONS[function],
             kind,
-            placement == "gradient",
+            first,
             (alpha, beta),
             list(itertools.chain(*own)) or None,
             list(map(Tensor.numel, w)),
@@ -345,8 +346,8 @@ def _unscaling(
 ) -> tuple[list[Tensor], float]:
     """The gradients, and the factor that takes the loss's scale out of them.
 
-    Where f comes first the kernels multiply beta with it. If that leaves float32, for factors and scales that
-    make f(g) vanish or overflow by themselves, it goes to copies of the gradients.
+    Where f comes first the kernels multiply beta of ``factors`` with it. If that leaves float32, for factors
+    and scales that make f(g) vanish or overflow by themselves, it goes to copies of the gradients.
     """
     if grad_scale is None:
         return gs, 1.0

@@ -61,10 +61,12 @@ GAF_INLINE double gaf_keep_f64(double x, int32_t all) {
 /* a >= 0, at most `limit`; NaN stays. */
 GAF_INLINE float gaf_at_most(float a, float limit) { return a > limit ? limit : a; }
 
-/* x * factor for a finite x, and x * factor + more, without the error of rounding the factor to float32 first. */
-#ifdef GAF_HAS_FMA
+/* A double as the sum of two floats. */
 #define GAF_HIGH(factor) ((float)(factor))
 #define GAF_LOW(factor) ((float)((factor) - (double)(float)(factor)))
+
+/* x * factor for a finite x, and x * factor + more, without the error of rounding the factor to float32 first. */
+#ifdef GAF_HAS_FMA
 GAF_INLINE float gaf_times(float x, double factor) { return GAF_FMA(x, GAF_HIGH(factor), x * GAF_LOW(factor)); }
 GAF_INLINE float gaf_times_plus(float x, double factor, float more) {
     return GAF_FMA(x, GAF_HIGH(factor), GAF_FMA(x, GAF_LOW(factor), more));
@@ -93,7 +95,7 @@ GAF_INLINE float gaf_arctan_f32(float g, gaf_factors p) {
     float r = x > 1.0f ? inverse : x;
     float c = x > 1.0f ? outer : inner;
     double top = p.alpha * 1.5707963267948966;
-    float high = x > 1.0f ? (float)top : 0.0f, low = x > 1.0f ? (float)(top - (double)(float)top) : 0.0f;
+    float high = x > 1.0f ? GAF_HIGH(top) : 0.0f, low = x > 1.0f ? GAF_LOW(top) : 0.0f;
     float z = r * r;
     float q = 0.0029197544790804386f * z + -0.016364235430955887f;
     q = q * z + 0.043205972760915756f;
