@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import track
 
 from gaf.cli.failing import said_in_a_sentence
+from gaf.errors import GafError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -67,13 +68,13 @@ def _targets(images: list[Path], out: Path) -> list[Path]:
     counts = Counter(targets)
     for path, target in zip(images, targets, strict=True):
         if path.is_dir():
-            raise ValueError(f"{path} is a folder: name the images in it")
+            raise GafError(f"{path} is a folder: name the images in it")
         if counts[target] > 1:
-            raise ValueError(
+            raise GafError(
                 f"two images would become {target}: name them in two commands, each with its own --out"
             )
         if target.resolve() == path.resolve():
-            raise ValueError(f"{path} would be overwritten: choose another folder with --out")
+            raise GafError(f"{path} would be overwritten: choose another folder with --out")
     return targets
 
 
@@ -105,4 +106,4 @@ def _save(picture: Image, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, content.getvalue())
     except OSError as error:
-        raise ValueError(f"{target} cannot be written: {error.strerror}") from None
+        raise GafError(f"{target} cannot be written: {error.strerror}") from None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import typer
+
+from gaf.errors import GafError
 
 MISSING = "this needs {}, which is not installed: pip install 'activated-gradients[lab]'"
 PACKAGES = (
@@ -29,9 +30,7 @@ def said_in_a_sentence() -> Iterator[None]:
         if package not in PACKAGES:
             raise
         raise typer.TyperException(MISSING.format(package)) from None
-    except ValueError as error:
-        if not _said_by_us(error):
-            raise
+    except GafError as error:
         raise typer.TyperException(str(error)) from None
 
 
@@ -59,10 +58,4 @@ def ends_well(command: Sequence[str], *folders: Path) -> Iterator[None]:
     except OSError as error:
         if not str(error.filename).startswith(tuple(map(str, folders))):
             raise
-        raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
-
-
-def _said_by_us(error: ValueError) -> bool:
-    """Whether gaf raised it: those are sentences to read. Others are bugs, and keep their traceback."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return frames[-1].f_globals.get("__name__", "").startswith("gaf.")
+        raise GafError(f"{error.filename} cannot be written: {error.strerror}") from None

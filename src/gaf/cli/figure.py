@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from gaf.cli.failing import said_in_a_sentence
+from gaf.errors import GafError
 
 if TYPE_CHECKING:
     from gaf.reports.figures import Figure, Settings
@@ -69,7 +70,7 @@ def _formats(asked: list[str] | None) -> tuple[str, ...]:
 
     for each in asked or ():
         if each not in FORMATS:
-            raise ValueError(f"--format {each!r} is not one of {', '.join(FORMATS)}")
+            raise GafError(f"--format {each!r} is not one of {', '.join(FORMATS)}")
     return tuple(form for form in FORMATS if not asked or form in asked)
 
 
@@ -104,4 +105,4 @@ def _working(said: str) -> Iterator[None]:
             yield
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        raise ValueError(f"{place}{error.strerror or error}") from None
+        raise GafError(f"{place}{error.strerror or error}") from None

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gaf.cli.failing import said_in_a_sentence
+from gaf.errors import GafError
 
 if TYPE_CHECKING:
     from gaf.tuning.optimum import Reached
@@ -69,7 +70,7 @@ def landscape(
         if bench:
             return _bench(as_json)
         if checkpoint is None:
-            raise ValueError("name a run's folder or one of its checkpoints, or use --bench")
+            raise GafError("name a run's folder or one of its checkpoints, or use --bench")
         settings = {"radius": radius, "seed": seed, "biases_and_norms": biases_and_norms}
         return _landscape(checkpoint, to, task, out, samples, side, settings, as_json)
 
@@ -97,7 +98,7 @@ def _landscape(
     try:
         paths = write_all(found, folder)
     except OSError as error:
-        raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
+        raise GafError(f"{error.filename} cannot be written: {error.strerror}") from None
     if as_json:
         print(json.dumps(plain({**found, "files": [str(path) for path in paths]})))
     else:
@@ -118,7 +119,7 @@ def _reached(checkpoint: Path, task: str | None) -> Reached:
         import_maker(task)  # first: it may register functions that the config names
     config = read_config(run)
     if config.task.own and task != config.task.kind:
-        raise ValueError(
+        raise GafError(
             f"this run's task is your own, name it: gaf landscape {shlex.quote(str(checkpoint))} "
             f"--task {config.task.kind}"
         )

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from gaf.cli.failing import said_in_a_sentence
+from gaf.errors import GafError
 
 if TYPE_CHECKING:
     from gaf.experiments.comparison import Comparison
@@ -54,7 +55,7 @@ def report(
             pages = [str(_page(each, folder)) for each, folder in found]
             print(json.dumps(pages) if as_json else "\n".join(pages))
         elif as_json:
-            raise ValueError("--json is for pages; a table is text already")
+            raise GafError("--json is for pages; a table is text already")
         else:
             print("\n".join(_table(each, form) for each, _ in found), end="")
     return 0
@@ -73,7 +74,7 @@ def _found(folders: list[Path]) -> list[tuple[Comparison | Filled, Path]]:
     runs: list[Path] = []
     for folder in folders:
         if not folder.is_dir():
-            raise ValueError(f"there is no folder {folder}")
+            raise GafError(f"there is no folder {folder}")
         if (folder / COMPARISON).is_file():
             compared.append(folder)
         elif (folder / TABLE).is_file():
@@ -84,7 +85,7 @@ def _found(folders: list[Path]) -> list[tuple[Comparison | Filled, Path]]:
             inner = _within(folder, COMPARISON), _within(folder, TABLE)
             within = _finished(_within(folder, CONFIG))
             if not any((*inner, within)):
-                raise ValueError(
+                raise GafError(
                     f"{folder} holds no comparison, no table and no finished run: "
                     f"there is no {COMPARISON}, no {TABLE} and no {CONFIG}"
                 )
@@ -120,7 +121,7 @@ def _page(each: Comparison | Filled, folder: Path) -> Path:
     try:
         return write_all(each, folder)[0] if isinstance(each, Filled) else write_page(each, folder)
     except OSError as error:
-        raise ValueError(f"the page in {folder} cannot be written: {error.strerror}") from None
+        raise GafError(f"the page in {folder} cannot be written: {error.strerror}") from None
 
 
 def _table(each: Comparison | Filled, form: Format) -> str:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gaf.cli.failing import ends_well, said_in_a_sentence
+from gaf.errors import GafError
 
 if TYPE_CHECKING:
     from gaf.experiments.live import LiveTable
@@ -129,9 +130,9 @@ def table(
         )
         folder = out or Path("runs") / f"table-{name.value}"
         if address and on is On.here:
-            raise ValueError("--address is for --on ray")
+            raise GafError("--address is for --on ray")
         if workers and on is On.ray:
-            raise ValueError("--workers is for this machine; a cluster's nodes say what they hold")
+            raise GafError("--workers is for this machine; a cluster's nodes say what they hold")
         if dry_run:
             return _dry_run(plan, folder, on, workers, as_json)
         return _table(plan, folder, on, address, workers, as_json, command)

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gaf.cli.failing import said_in_a_sentence
+from gaf.errors import GafError
 
 if TYPE_CHECKING:
     from gaf.theory.statements import Findings, Statement
@@ -47,7 +48,7 @@ def theory(
         from gaf.theory.statements.words import detail
 
         if markdown and (as_json or name):
-            raise ValueError("--markdown prints the whole page: leave --statement and --json out")
+            raise GafError("--markdown prints the whole page: leave --statement and --json out")
         chosen = [find(name)] if name else list(STATEMENTS)
         results = list(_checked(chosen, seed))
     if as_json:

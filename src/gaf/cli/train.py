@@ -17,6 +17,7 @@ from rich.console import Console
 
 from gaf.cli.failing import said_in_a_sentence
 from gaf.cli.trained import import_task, trained
+from gaf.errors import GafError
 
 if TYPE_CHECKING:
     from gaf.experiments.engine.config import RunConfig
@@ -69,9 +70,7 @@ def _list(within: str | None, as_json: bool) -> int:
 
     found = [name for name in recipes.names() if name.startswith(within or "")]
     if not found:
-        raise ValueError(
-            f"no recipe begins with {within!r}; gaf train --list shows where they begin"
-        )
+        raise GafError(f"no recipe begins with {within!r}; gaf train --list shows where they begin")
     if as_json:
         print(json.dumps(found))
         return 0
@@ -106,20 +105,20 @@ def _config(
         import_task(task)
     if resume is not None:
         if name is not None or seed is not None or out is not None:
-            raise ValueError(
+            raise GafError(
                 "--resume goes on with the run in the folder: give no name, --seed or --out"
             )
         config = read_config(resume)
         kind = config.task.kind
         if config.task.own and task != kind:
             # a folder from elsewhere must not choose what is imported and called
-            raise ValueError(
+            raise GafError(
                 f"this run's task is your own, name it: "
                 f"--resume {shlex.quote(str(resume))} --task {kind}"
             )
         return override(config, changes)
     if name is None and task is None:
-        raise ValueError("name a recipe (gaf train --list), or use --task or --resume")
+        raise GafError("name a recipe (gaf train --list), or use --task or --resume")
     config = trained(name, task)
     return override(config, changes if seed is None else [*changes, f"seed={seed}"])
 
@@ -154,7 +153,7 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
         place = Path(error.filename) if isinstance(error.filename, str) else None
         if place is None or not (place.is_relative_to(folder) or folder.is_relative_to(place)):
             raise
-        raise ValueError(f"{error.filename} cannot be written: {error.strerror}") from None
+        raise GafError(f"{error.filename} cannot be written: {error.strerror}") from None
     if _first():
         if before:
             print("gaf: this run was finished before; nothing was trained", file=sys.stderr)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gaf.errors import GafError
+
 if TYPE_CHECKING:
     from gaf.experiments.engine.config import RunConfig
 
@@ -32,5 +34,5 @@ def import_task(task: str) -> None:
 
     module, colon, function = task.partition(":")
     if not (module and colon and function):
-        raise ValueError(f"--task {task!r} is not MODULE:FUNCTION")
+        raise GafError(f"--task {task!r} is not MODULE:FUNCTION")
     import_maker(task)

@@ -16,6 +16,7 @@ from rich.text import Text
 from gaf.cli.compare import show as show_comparison
 from gaf.cli.failing import ends_well, said_in_a_sentence
 from gaf.cli.trained import trained
+from gaf.errors import GafError
 
 if TYPE_CHECKING:
     from gaf.experiments.engine.config import RunConfig
@@ -115,7 +116,7 @@ def _tune(
 
     spend = Spend() if budget is None else Spend.parse(budget)
     if beside and not seeds:
-        raise ValueError("--settings stand beside the winner in a check: add --check 10")
+        raise GafError("--settings stand beside the winner in a check: add --check 10")
     others = split(beside)
     if seeds:
         check.plan(config, others, seeds)  # a name that does not exist is refused before the race

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gaf.errors import GafError
 from gaf.experiments import comparison as comparisons
 from gaf.experiments.comparison import Comparison, RunRef, Tuning
 from gaf.experiments.engine import folder as folders
@@ -36,7 +37,7 @@ def compare(
     """Run what is not finished yet in the folder, judge all of it, and write ``comparison.json`` there.
 
     Raises:
-        ValueError: the folder holds something else, or no run of the baseline came to an end.
+        GafError: the folder holds something else, or no run of the baseline came to an end.
         Stopped: a signal came; the same call goes on.
     """
     check_folder(folder, plan)
@@ -60,7 +61,7 @@ def check_folder(folder: Path, plan: Plan) -> None:
     if (folder / comparisons.COMPARISON).is_file():
         title = comparisons.read(folder).title
         if title != plan.title:
-            raise ValueError(f"{folder} holds the comparison of {title}; choose another folder")
+            raise GafError(f"{folder} holds the comparison of {title}; choose another folder")
 
 
 def _tune(
@@ -109,7 +110,7 @@ def _conclude(
     baseline = outcomes[BASELINE]
     first = next((each.result for each in baseline if each.result), None)
     if first is None:
-        raise ValueError(f"no run of the baseline came to an end: {baseline[0].error}")
+        raise GafError(f"no run of the baseline came to an end: {baseline[0].error}")
     return Comparison(
         title=plan.title,
         task=describe(plan.base),

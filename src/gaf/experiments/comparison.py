@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
+from gaf.errors import GafError
 from gaf.experiments.engine import config as configs
 from gaf.experiments.engine.config import Config
 from gaf.experiments.engine.files import number, write_json
@@ -132,7 +133,7 @@ class Comparison(Config):
         for row in self.rows:
             if setting == row.setting or setting in row.also:
                 return row
-        raise ValueError(f"the comparison {self.title} has no setting {setting!r}")
+        raise GafError(f"the comparison {self.title} has no setting {setting!r}")
 
     def runs_of(self, setting: str) -> tuple[RunRef, ...]:
         """The runs of a setting, in the order of the seeds."""
@@ -148,11 +149,11 @@ def write(comparison: Comparison, folder: Path) -> Path:
 
 
 def read(folder: Path) -> Comparison:
-    """The comparison in a folder; ValueError says in one sentence what is wrong."""
+    """The comparison in a folder; GafError says in one sentence what is wrong."""
     path = folder / COMPARISON
     if not path.is_file():
-        raise ValueError(f"{folder} holds no comparison: there is no {COMPARISON}")
+        raise GafError(f"{folder} holds no comparison: there is no {COMPARISON}")
     try:
         return configs.read(path.read_bytes(), Comparison)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise GafError(f"{path}: {error}") from None

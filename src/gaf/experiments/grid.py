@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from gaf.errors import GafError
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.files import read_json
@@ -103,13 +104,11 @@ def check_place(folder: Path, what: str, record: str | None = None) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
+        raise GafError(f"{folder} is not a folder")
     if (folder / RUNS).is_dir() or (record and (folder / record).is_file()):
         return
     if any(not path.name.startswith(".") for path in folder.iterdir()):
-        raise ValueError(
-            f"{folder} is not empty and holds no {what}; choose another folder (--out)"
-        )
+        raise GafError(f"{folder} is not empty and holds no {what}; choose another folder (--out)")
 
 
 def machine(run: Path) -> dict[str, Any]:
@@ -168,7 +167,7 @@ def finished(folder: Path) -> Outcome | None:
     try:
         return Outcome(folder, read_result(folder))
     except (ValueError, KeyError, TypeError):
-        raise ValueError(
+        raise GafError(
             f"{folder / folders.FINISHED} is damaged; remove {folder} to run it again"
         ) from None
 

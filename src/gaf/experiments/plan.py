@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gaf.errors import GafError
 from gaf.experiments import recipes
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.grid import digest
@@ -52,11 +53,11 @@ class Plan:
     def __post_init__(self) -> None:
         base = self.base
         if base.devices * base.nodes > 1:
-            raise ValueError("a comparison trains each run on one device: set devices=1, nodes=1")
+            raise GafError("a comparison trains each run on one device: set devices=1, nodes=1")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise ValueError("a comparison needs seeds, each once")
+            raise GafError("a comparison needs seeds, each once")
         if set(self.seeds) & set(TUNING_SEEDS):
-            raise ValueError(f"the seeds {TUNING_SEEDS} are for tuning; choose others")
+            raise GafError(f"the seeds {TUNING_SEEDS} are for tuning; choose others")
         plain, own = without_function(base)
         # results depend on the threads in the last bit, so they are part of what is compared
         plain = plain.model_copy(update={"threads": base.threads or 1})

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gaf.errors import GafError
 from gaf.experiments.engine import checkpoint
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.files import DiskFull
@@ -138,7 +139,7 @@ class RayGrid:
                 continue
             try:
                 over = ended(waiting)
-            except ValueError as lost:
+            except GafError as lost:
                 self._lose(lost)
                 continue
             for task in over:
@@ -155,7 +156,7 @@ class RayGrid:
                 told = time.monotonic()
                 self._tell()
 
-    def _lose(self, error: ValueError) -> None:
+    def _lose(self, error: GafError) -> None:
         """End all runs there are; one that is asked for later is waited for, and ends as they do."""
         with self._lock:
             jobs = list(self._jobs.values())
@@ -180,7 +181,7 @@ class RayGrid:
         if "full" in answer:
             raise DiskFull(answer["full"])
         if "unseen" in answer:
-            raise ValueError(answer["unseen"])
+            raise GafError(answer["unseen"])
         if self._stopping.is_set():
             raise RunFailed("stopped")
         self._again(job, answer.get("died", "stopped"))
@@ -203,7 +204,7 @@ def _ray() -> Any:
     try:
         import ray  # type: ignore[import-not-found]
     except ModuleNotFoundError:
-        raise ValueError(
+        raise GafError(
             "--on ray needs Ray, which is not installed: pip install 'activated-gradients[cluster]'"
         ) from None
     return ray
@@ -217,7 +218,7 @@ def connect(address: str | None) -> bool:
         ray.init(address=address or "auto", **quiet)
     except (ConnectionError, RuntimeError, ValueError, ImportError) as error:
         if address:
-            raise ValueError(
+            raise GafError(
                 f"there is no Ray cluster to use at {address}: {first_line(error)}"
             ) from None
         here = {"include_dashboard": False, "object_store_memory": OBJECTS}
@@ -233,7 +234,7 @@ def _reach(address: str | None) -> None:
     try:
         socket.create_connection((found[1], int(found[2])), timeout=REACH).close()
     except (OSError, OverflowError) as error:
-        raise ValueError(f"nobody answers at {address}: {first_line(error)}") from None
+        raise GafError(f"nobody answers at {address}: {first_line(error)}") from None
 
 
 def resources(config: RunConfig, gpus: bool) -> dict[str, int]:
@@ -255,19 +256,19 @@ def check_held(config: RunConfig, asked: dict[str, int]) -> None:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     wanted = {"CPU": asked["num_cpus"], "GPU": asked["num_gpus"]}
     if not any(all(node.get(key, 0) >= number for key, number in wanted.items()) for node in nodes):
-        raise ValueError(
+        raise GafError(
             f"no node of the cluster has what {config.name} asks for, {wanted['CPU']} CPUs and "
             f"{wanted['GPU']} GPUs: change threads or accelerator with --set, or add a node"
         )
 
 
 def ended(tasks: list[Any]) -> list[Any]:
-    """Those of the tasks that have ended; ValueError where there is no cluster any more to tell."""
+    """Those of the tasks that have ended; GafError where there is no cluster any more to tell."""
     ray = _ray()
     try:
         return ray.wait(tasks, timeout=LOOK)[0]
     except Exception as error:  # of Ray, of the connection, of the operating system
-        raise ValueError(
+        raise GafError(
             f"the Ray cluster is lost: {first_line(error)}; once it is back, the same command goes on"
         ) from None
 
@@ -281,7 +282,7 @@ def ask(task: Any) -> dict[str, Any]:
     except exceptions.TaskCancelledError:
         return {"stopped": True}
     except exceptions.RayTaskError as error:
-        raise ValueError(
+        raise GafError(
             f"a node cannot train: {last_line(error)}; it needs the same activated-gradients[lab,cluster]"
         ) from None
     except exceptions.RayError as error:

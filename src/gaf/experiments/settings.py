@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import ValidationError
 
 import gaf
+from gaf.errors import GafError
 from gaf.experiments.comparison import Kind
 from gaf.experiments.engine.config import OptimizerConfig, RunConfig, explain, matched_control
 from gaf.experiments.engine.near import did_you_mean
@@ -77,7 +78,7 @@ def _outside_brackets(text: str, mark: str) -> list[str]:
 
 
 def make(base: RunConfig, text: str) -> Setting:
-    """The setting of a name on a baseline; ValueError suggests the nearest names.
+    """The setting of a name on a baseline; GafError suggests the nearest names.
 
     Example:
         >>> from gaf.experiments import recipes
@@ -97,14 +98,14 @@ def make(base: RunConfig, text: str) -> Setting:
         name, changes = _part(config.optimizer, part)
         undone = [by[key] for key in changes if key in by and key != "lr"]  # rates multiply
         if undone:
-            raise ValueError(
+            raise GafError(
                 f"the setting {text!r}: {part!r} undoes {undone[0]!r}; leave one of them out"
             )
         by |= dict.fromkeys(changes, part)
         try:
             rule = OptimizerConfig.model_validate({**dict(config.optimizer), **changes})
         except ValidationError as error:
-            raise ValueError(f"the setting {part!r}: {explain(error, OptimizerConfig)}") from None
+            raise GafError(f"the setting {part!r}: {explain(error, OptimizerConfig)}") from None
         config = config.model_copy(update={"optimizer": rule})
         names.append(name)
     rule = config.optimizer
@@ -117,7 +118,7 @@ def make(base: RunConfig, text: str) -> Setting:
 def control(setting: Setting) -> Setting:
     """The matched control of a setting that has a function."""
     if setting.config.optimizer.activation is None:
-        raise ValueError(f"{setting.name} has no function, so there is no matched control of it")
+        raise GafError(f"{setting.name} has no function, so there is no matched control of it")
     config = matched_control(setting.config).model_copy(update={"name": setting.config.name})
     return Setting(f"control({setting.name})", "control", config)
 
@@ -142,7 +143,7 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
     if text == BASELINE:
         return text, {}
     if text == TUNED:
-        raise ValueError(f"the setting {TUNED!r} stands by itself")
+        raise GafError(f"the setting {TUNED!r} stands by itself")
     if text == "centralize":
         return text, {"centralize": True}
     if found := RATE.fullmatch(text):
@@ -154,7 +155,7 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
         return name, {"name": found[1], "lr": rate, **sgds}
     if found := THRESHOLD.fullmatch(text):
         if found[2] is None and found[1] != "normalize":
-            raise ValueError(f"the setting {text!r} lacks its threshold, as in '{text}-0.1'")
+            raise GafError(f"the setting {text!r} lacks its threshold, as in '{text}-0.1'")
         number = float(found[2] or 1)
         name = text if found[2] is None else f"{found[1]}-{_short(number)}"
         return name, {found[1].replace("-", "_"): number}
@@ -170,7 +171,7 @@ def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
         hint = did_you_mean(text, known)
         if not hint.startswith("; did you mean"):
             hint = did_you_mean(word, known)
-        raise ValueError(f"unknown setting {text!r}{hint}")
+        raise GafError(f"unknown setting {text!r}{hint}")
     activation = spelled(auto or gaf.parse(function))
     where = placement or (auto.placement if auto else rule.where)
     return f"{activation}@{where}", {"activation": activation, "placement": where}

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from gaf.errors import GafError
+
 CONFIDENCE = 0.95
 LEVEL = 1 - CONFIDENCE
 POWER = 0.8  # with which the seeds needed would find the difference
@@ -52,7 +54,7 @@ def paired(scores: Sequence[float | None], reference: Sequence[float | None]) ->
     ]
     n = len(pairs)
     if n == 0:
-        raise ValueError("there is no seed on which both ran to the end")
+        raise GafError("there is no seed on which both ran to the end")
     # two runs that both end at inf are equally bad
     differences = [0.0 if a == b else a - b for a, b in pairs]
     if not all(map(math.isfinite, differences)):

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.functions.lift import elementwise
 from gaf.functions.quadrature import derivative_by_autograd, integral_by_quadrature
 
@@ -37,7 +38,7 @@ def parameter(owner: Any, name: str) -> float:
     try:
         return float(value)
     except OverflowError:  # a Python int beyond the floats
-        raise ValueError(
+        raise GafError(
             f"{type(owner).__name__}: {name} must be finite, got an integer beyond 1e308"
         ) from None
 
@@ -65,11 +66,11 @@ class Activation:
         self.check()
 
     def check(self) -> None:
-        """Raise ValueError for parameters that f does not allow; every one must be finite."""
+        """Raise GafError for parameters that f does not allow; every one must be finite."""
         for field in fields(self):
             value = getattr(self, field.name)
             if not math.isfinite(value):
-                raise ValueError(f"{type(self).__name__}: {field.name} must be finite, got {value}")
+                raise GafError(f"{type(self).__name__}: {field.name} must be finite, got {value}")
 
     def __repr__(self) -> str:
         params = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
@@ -171,11 +172,11 @@ class AlphaBeta(Activation):
             ("alpha * beta", self.slope),
         ):
             if not (math.isfinite(value) and value > 0):
-                raise ValueError(
+                raise GafError(
                     f"{type(self).__name__}: {name} must be positive and finite, got {value}"
                 )
             if not _FLOAT32.tiny <= value <= _FLOAT32.max:
-                raise ValueError(
+                raise GafError(
                     f"{type(self).__name__}: {name} must be within the range of float32, got {value}"
                 )
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
+
 
 def elementwise(formula: Callable[[Tensor], Tensor], g: Tensor) -> Tensor:
     """Apply a formula over real dense tensors to ``g``, whatever kind of tensor it is."""
@@ -56,7 +58,7 @@ def refuse_partial(tensors: Iterable[Tensor | None]) -> None:
         return
     for g in tensors:
         if is_dtensor(g) and any(placement.is_partial() for placement in g.placements):  # type: ignore[union-attr]
-            raise ValueError(
+            raise GafError(
                 "a DTensor with a Partial placement is a sum still to be made, and f of a sum is not "
                 "the sum of f: call redistribute() first"
             )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.functions.definition import Finding
 
 EPS = 2.0**-52
@@ -55,7 +56,7 @@ def sample(function: Callable[[Tensor], Tensor]) -> Samples:
         with torch.no_grad():
             value = function(g)
         if value.shape != g.shape:
-            raise ValueError(f"f of shape {tuple(g.shape)} has shape {tuple(value.shape)}")
+            raise GafError(f"f of shape {tuple(g.shape)} has shape {tuple(value.shape)}")
         return value.to(torch.float64)
 
     zero = f(torch.zeros(1, dtype=torch.float64)).item()

@@ -8,6 +8,7 @@ import inspect
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
+from gaf.errors import GafError
 from gaf.functions.base import Activation
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def register(cls: A) -> A:
     name = cls.__name__.lower()
     known = _REGISTRY.get(name)
     if known and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise ValueError(f"a function named {name!r} exists already ({known.__module__})")
+        raise GafError(f"a function named {name!r} exists already ({known.__module__})")
     cls.name = name
     cls = dataclass(frozen=True, repr=False)(cls)
     for field in fields(cls):
@@ -83,7 +84,7 @@ def function_type(name: str) -> type[Activation]:
     if name.lower() not in _REGISTRY:
         near = difflib.get_close_matches(name.lower(), _REGISTRY, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_REGISTRY)}"
-        raise ValueError(f"unknown gradient activation function {name!r}; {hint}")
+        raise GafError(f"unknown gradient activation function {name!r}; {hint}")
     return _REGISTRY[name.lower()]
 
 
@@ -104,17 +105,17 @@ def parse(text: str) -> Activation:
     try:
         name, args, kwargs = _read(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise ValueError(
+        raise GafError(
             f"cannot read {text!r}: write a name and numbers, such as 'arctan(0.1, 20)'"
         ) from None
     cls = function_type(name)
     known = [field.name for field in fields(cls)]
     if len(args) > len(known) or set(kwargs) - set(known[len(args) :]):
-        raise ValueError(f"cannot read {text!r}: {cls.name} takes ({', '.join(known)})")
+        raise GafError(f"cannot read {text!r}: {cls.name} takes ({', '.join(known)})")
     try:
         return cls(*args, **kwargs)
     except TypeError as error:
-        raise ValueError(f"cannot read {text!r}: {error}") from None
+        raise GafError(f"cannot read {text!r}: {error}") from None
 
 
 def _read(node: ast.expr) -> tuple[str, list[object], dict[str, object]]:
@@ -123,7 +124,7 @@ def _read(node: ast.expr) -> tuple[str, list[object], dict[str, object]]:
     args = [ast.literal_eval(arg) for arg in call.args]
     kwargs = {kw.arg: ast.literal_eval(kw.value) for kw in call.keywords if kw.arg}
     if not isinstance(call.func, ast.Name) or len(kwargs) < len(call.keywords):  # **, or one twice
-        raise ValueError("not a name and numbers")
+        raise GafError("not a name and numbers")
     return call.func.id, args, kwargs
 
 

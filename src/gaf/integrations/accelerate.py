@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import OptState
 
 import gaf
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.integrations.missing import needs
 
@@ -59,7 +60,7 @@ def unwrap(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 def refuse_engine(kind: DistributedType) -> None:
     """Raise for an engine whose optimizers do not step on ``p.grad``."""
     if kind in _ENGINES:
-        raise ValueError(
+        raise GafError(
             f"{kind.value} does not leave the gradients in p.grad until the step, so nothing outside it can "
             "activate them: give it gaf.SGD or gaf.AdamW as its optimizer, or use DDP or FSDP"
         )

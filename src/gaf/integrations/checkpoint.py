@@ -24,6 +24,7 @@ from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
+from gaf.errors import GafError
 from gaf.integrations.metadata import Refused, loads
 
 METADATA = ".metadata"  # written last, so that a folder with it is whole
@@ -75,7 +76,7 @@ def save(
     """
     folder = Path(folder)
     if (folder / METADATA).exists():
-        raise ValueError(f"{folder} holds a checkpoint already: save each to a folder of its own")
+        raise GafError(f"{folder} holds a checkpoint already: save each to a folder of its own")
     untouched = not optimizer.state
     state = _state(model, optimizer)
     if untouched:  # torch has taken a step of length 0, which Adam counts and momentum remembers
@@ -93,7 +94,7 @@ def load(
     A parameter without optimizer state in the checkpoint (frozen or unused until then) has none after it.
 
     Raises:
-        ValueError: the folder holds no finished checkpoint, or one with more than tensors and plain values.
+        GafError: the folder holds no finished checkpoint, or one with more than tensors and plain values.
     """
     reader = SafeReader(folder)
     found = reader.read_metadata()  # torch would wrap the reason for a refusal into others

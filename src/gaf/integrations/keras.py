@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from typing import Any, TypeVar
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.elsewhere import check_formula
 from gaf.integrations.missing import needs
@@ -118,21 +119,21 @@ def _check(optimizer: keras.optimizers.Optimizer) -> None:
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise TypeError(f"activate takes a Keras optimizer, got {type(optimizer).__name__}")
     if isinstance(optimizer, Activated):
-        raise ValueError(
+        raise GafError(
             f"the optimizer has an activation already, {optimizer.gaf_activation!r}: make a new one"
         )
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        raise ValueError(
+        raise GafError(
             "f must act on unscaled gradients: put it inside the loss scale, "
             "LossScaleOptimizer(activate(optimizer, f))"
         )
     if type(optimizer).update_step is keras.optimizers.Optimizer.update_step:
-        raise ValueError(
+        raise GafError(
             f"{type(optimizer).__name__} has no update step of its own for f to act in: activate the "
             "optimizers it is made of"
         )
     if optimizer.built:
-        raise ValueError(
+        raise GafError(
             "the optimizer is built, and a training compiled with it would go on without f: activate a new "
             "one, `type(opt).from_config(opt.get_config())`, and give it to model.compile"
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import is_dtensor
 from gaf.integrations.missing import needs
@@ -98,12 +99,12 @@ class GradientActivation(Callback):
 def refuse_strategy(strategy: Strategy) -> None:
     """Raise for a strategy whose optimizers do not step on ``p.grad``."""
     if isinstance(strategy, DeepSpeedStrategy):
-        raise ValueError(
+        raise GafError(
             "DeepSpeed keeps and scales gradients in an engine of its own, where no callback can activate "
             "them: use DDPStrategy or ModelParallelStrategy, or give DeepSpeed gaf.SGD or gaf.AdamW"
         )
     if isinstance(strategy, XLAStrategy | SingleDeviceXLAStrategy):
-        raise ValueError(
+        raise GafError(
             "XLA sums gradients over devices inside the step, after a callback would act, and f of a sum is "
             "not the sum of f: train on another accelerator"
         )
@@ -115,7 +116,7 @@ def refuse_flat(strategy: Strategy, optimizers: list[torch.optim.Optimizer]) -> 
     if isinstance(strategy, FSDPStrategy) and any(
         isinstance(activation_of(group), Auto) for group in groups
     ):
-        raise ValueError(
+        raise GafError(
             "FSDPStrategy flattens every weight, and Auto tells vectors from matrices: use "
             "ModelParallelStrategy, or a function with fixed values"
         )
@@ -127,7 +128,7 @@ def refuse_shared(optimizers: list[torch.optim.Optimizer]) -> None:
     for optimizer in optimizers:
         mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
         if mine & seen:
-            raise ValueError(
+            raise GafError(
                 "two optimizers share a parameter, whose gradient each of them would activate: give each "
                 "parameter to one optimizer"
             )

@@ -19,8 +19,10 @@ import torch
 from torch.distributed.checkpoint import metadata as records
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 
+from gaf.errors import GafError
 
-class Refused(ValueError):
+
+class Refused(GafError):
     """A checkpoint that is not what torch writes; the message is a sentence."""
 
 

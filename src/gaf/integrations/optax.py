@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.elsewhere import check_formula
 from gaf.integrations.missing import needs
@@ -91,9 +92,9 @@ def sgd(
     """
     placement = check_placement(placement)
     if momentum < 0:
-        raise ValueError(f"momentum must be at least 0, got {momentum}")
+        raise GafError(f"momentum must be at least 0, got {momentum}")
     if nesterov and not momentum > 0:
-        raise ValueError(f"nesterov=True needs a momentum above 0, got momentum={momentum}")
+        raise GafError(f"nesterov=True needs a momentum above 0, got momentum={momentum}")
     placement = sgd_placement(momentum, placement)
     f = activate(activation, **factors)
     decay = optax.add_decayed_weights(weight_decay) if weight_decay else optax.identity()
@@ -155,7 +156,7 @@ def _check_factors(f: Activation, factors: dict[str, Callable[[Any], Any]]) -> N
     known = [field.name for field in fields(f)]
     for name, factor in factors.items():
         if name not in known:
-            raise ValueError(f"{f.name} has no parameter {name!r}; it has {', '.join(known)}")
+            raise GafError(f"{f.name} has no parameter {name!r}; it has {', '.join(known)}")
         try:
             jax.eval_shape(factor, jax.ShapeDtypeStruct((), jnp.int32))
         except TypeError as error:  # of calling a number, or of a Python branch on the step

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.integrations.accelerate import refuse_engine, unwrap
 from gaf.integrations.missing import needs
@@ -78,7 +79,7 @@ def optimizer_cls_and_kwargs(
     """
     optimizer, f, placement = read_name(name)
     if optimizer not in OURS:
-        raise ValueError(
+        raise GafError(
             f"{name!r}: the Trainer makes sgd, adam and adamw from here; for {optimizer} set "
             "TrainingArguments(optim=...) and use the callback GradientActivation"
         )

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.theory.fields import Activated, Identity, Transform, ValueClip, as_transform
 from gaf.theory.problems import Separable, as_points
@@ -65,7 +66,7 @@ def closed_form(loss: Separable, transform: Transform | Activation | str | None)
 
     transform = as_transform(transform)
     if not isinstance(loss, Separable):
-        raise ValueError("a closed form needs a separable loss; use Quadrature for any other")
+        raise GafError("a closed form needs a separable loss; use Quadrature for any other")
     t = sympy.Symbol("t", positive=True)
     apply, values = _symbolic(transform)
     sides = []
@@ -75,7 +76,7 @@ def closed_form(loss: Separable, transform: Transform | Activation | str | None)
         both = apply(slope.subs(x, t)), -apply(slope.subs(x, -t))
         integrals = {integrand: _integral(integrand, t, linear) for integrand in both}
         if not all(_is_integral(*pair, t, values) for pair in integrals.items()):
-            raise ValueError(
+            raise GafError(
                 f"sympy finds no closed form for {transform.name} on this loss: use Quadrature instead"
             )
         sides.append((integrals[both[0]], integrals[both[1]]))
@@ -112,7 +113,7 @@ def _symbolic(transform: Transform) -> tuple[Callable[[Any], Any], dict[Any, Any
         ]
         values = [sympy.Rational(repr(value)) for value in f.params]  # 0.1 is a tenth
         return lambda g: form(g, *symbols), dict(zip(symbols, values, strict=True))
-    raise ValueError(
+    raise GafError(
         f"{transform.name} has no symbolic form to integrate; use Quadrature, or fit_potential for a "
         "field that is no gradient"
     )

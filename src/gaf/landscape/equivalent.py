@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.landscape.closed_form import closed_form
 from gaf.landscape.line_integral import TOWARDS_START, line_integral
@@ -104,12 +105,10 @@ def equivalent(
         ('least squares', False)
     """
     if len(box.lower) != 2:
-        raise ValueError(
-            f"a surface is over a box in the plane; this one has {len(box.lower)} sides"
-        )
+        raise GafError(f"a surface is over a box in the plane; this one has {len(box.lower)} sides")
     loss = as_loss(loss, 2)
     if loss.dimension != 2:
-        raise ValueError(f"a surface is of a loss of two parameters; this one has {loss.dimension}")
+        raise GafError(f"a surface is of a loss of two parameters; this one has {loss.dimension}")
     transform = as_transform(transform)
     integral = Quadrature(loss, transform)
     if not (isinstance(loss, Separable) and transform.elementwise):

@@ -18,6 +18,8 @@ import torch
 from numpy.polynomial.legendre import Legendre, leggauss
 from torch import Tensor
 
+from gaf.errors import GafError
+
 NODES = 10
 TOLERANCE = 1e-15  # of a panel, on the scale of its line; the error of a line is some 1e-14
 BISECTIONS = 48  # a panel of 2^-48 of a line no longer matters
@@ -81,7 +83,7 @@ def line_integral(
         if not rough.any():
             break
         if rough.sum() > PANELS * lines:
-            raise ValueError(
+            raise GafError(
                 "this field is too rough to integrate: compute the loss and its gradient in float64"
             )
         middle = (low[rough] + high[rough]) / 2

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.landscape.line_integral import Field, line_integral
 from gaf.theory.conditioning import Box
 
@@ -55,7 +56,7 @@ def fit_potential(field: Field, box: Box, points: int = 101) -> Potential:
     from scipy.fft import dctn, idctn
 
     if len(box.lower) != 2:
-        raise ValueError(f"a potential is fitted in the plane; this box has {len(box.lower)} sides")
+        raise GafError(f"a potential is fitted in the plane; this box has {len(box.lower)} sides")
     x, y = grid_axes(box, points)
     step_x, step_y = (x[1] - x[0]).item(), (y[1] - y[0]).item()
     grid = torch.stack(torch.meshgrid(x, y, indexing="ij"), -1)
@@ -96,7 +97,7 @@ def fit_potential(field: Field, box: Box, points: int = 101) -> Potential:
 def grid_axes(box: Box, points: int) -> tuple[Tensor, Tensor]:
     """The points of a grid along the two sides of a box."""
     if points < 3:
-        raise ValueError(f"a grid needs at least 3 points along a side, got {points}")
+        raise GafError(f"a grid needs at least 3 points along a side, got {points}")
     x, y = (
         torch.linspace(low, high, points, dtype=torch.float64)
         for low, high in zip(box.lower, box.upper, strict=True)

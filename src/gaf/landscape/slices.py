@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
 from gaf.landscape.slices_directions import random_direction, towards
 from gaf.landscape.slices_evaluate import Loss, Method, losses_at
 
@@ -94,7 +95,7 @@ def between(
 ) -> Slice:
     """The loss on the straight way from the model (at 0) to another state of it (at 1)."""
     if points < 2:
-        raise ValueError(f"a line needs 2 points at least, got {points}")
+        raise GafError(f"a line needs 2 points at least, got {points}")
     axis = torch.linspace(0, 1, points, dtype=torch.float64)
     losses, method = losses_at(model, loss, [towards(model, state)], axis[:, None], method)
     return Slice((axis,), losses, method)
@@ -102,7 +103,7 @@ def between(
 
 def _axis(radius: float, points: int) -> Tensor:
     if points < 3 or points % 2 == 0:
-        raise ValueError(f"a slice needs an odd number of points, 3 at least, got {points}")
+        raise GafError(f"a slice needs an odd number of points, 3 at least, got {points}")
     if not 0 < radius < float("inf"):
-        raise ValueError(f"the radius of a slice is a positive number, got {radius}")
+        raise GafError(f"the radius of a slice is a positive number, got {radius}")
     return torch.linspace(-radius, radius, points, dtype=torch.float64)

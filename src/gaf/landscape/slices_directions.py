@@ -10,6 +10,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
+
 Direction = dict[str, Tensor]
 
 
@@ -43,7 +45,7 @@ def random_direction(model: nn.Module, seed: int, *, biases_and_norms: bool = Fa
         scale = norm(w, dim=axes, keepdim=True) / norm(d, dim=axes, keepdim=True).clamp(min=1e-30)
         found[name] = (d * scale).to(weight)
     if not found:
-        raise ValueError(
+        raise GafError(
             f"{type(model).__name__} has no weights of two axes or more; move its biases and norms too"
         )
     return found
@@ -55,7 +57,7 @@ def towards(model: nn.Module, state: Mapping[str, Tensor]) -> Direction:
     Running statistics of norms move too, as those of one end say nothing at the other.
 
     Raises:
-        ValueError: the state is one of another model.
+        GafError: the state is one of another model.
     """
     check_state(model, state)
     mine = model.state_dict()
@@ -71,11 +73,11 @@ def check_state(model: nn.Module, state: Mapping[str, Tensor], what: str = "the 
     mine = model.state_dict()
     for name in (*mine, *state):
         if name not in state:
-            raise ValueError(f"{what} is one of another model: it lacks {name!r}")
+            raise GafError(f"{what} is one of another model: it lacks {name!r}")
         if name not in mine:
-            raise ValueError(f"{what} is one of another model: it has {name!r}, this one has not")
+            raise GafError(f"{what} is one of another model: it has {name!r}, this one has not")
         there, here = tuple(state[name].shape), tuple(mine[name].shape)
         if there != here:
-            raise ValueError(
+            raise GafError(
                 f"{what} is one of another model: its {name!r} has shape {there}, not {here}"
             )

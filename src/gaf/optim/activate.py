@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import refuse_partial
 from gaf.optim import adapt, settings
@@ -76,7 +77,7 @@ def activate_groups(optimizer: O, f: Activation | Auto | None) -> O:
 def deactivate(optimizer: O) -> O:
     """Undo :func:`gaf.activate`; the optimizer is torch's own again."""
     if not is_activated(optimizer):
-        raise ValueError("the optimizer was not activated by gaf.activate")
+        raise GafError("the optimizer was not activated by gaf.activate")
     unhook(optimizer)
     for group in (*optimizer.param_groups, optimizer.defaults):
         settings.remove(group)
@@ -98,7 +99,7 @@ def _own(group: settings.Group, optimizer: torch.optim.Optimizer) -> Activation 
     """The activation that a group asks for."""
     placement = settings.check_placement(group.get("placement"))
     if placement not in (None, "gradient"):
-        raise ValueError(
+        raise GafError(
             f'a group asks for placement {placement!r}, and {type(optimizer).__name__} takes "gradient" '
             "only: for the others use gaf.SGD"
         )
@@ -122,14 +123,14 @@ def _check(optimizer: torch.optim.Optimizer) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"activate takes a torch optimizer, got {type(optimizer).__name__}")
     if isinstance(optimizer, ActivatedOptimizer):
-        raise ValueError(
+        raise GafError(
             f"gaf.{type(optimizer).__name__} has an activation of its own: pass it as activation= to "
             "the constructor"
         )
     if is_activated(optimizer):
-        raise ValueError("the optimizer is activated already; call gaf.deactivate first")
+        raise GafError("the optimizer is activated already; call gaf.deactivate first")
     if any(group.get("differentiable") for group in (optimizer.defaults, *optimizer.param_groups)):
-        raise ValueError(
+        raise GafError(
             "activate overwrites p.grad, which autograd cannot follow through a step: leave "
             "differentiable=False, or use gaf.SGD or gaf.Adam with differentiable=True"
         )
@@ -138,7 +139,7 @@ def _check(optimizer: torch.optim.Optimizer) -> None:
 
 def _refuse_line_search(groups: Iterable[settings.Group]) -> None:
     if any(group.get("line_search_fn") for group in groups):
-        raise ValueError(
+        raise GafError(
             "LBFGS with a line search compares losses with slopes, and activated gradients are not "
             "the slopes of that loss: use line_search_fn=None"
         )

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.optim.adam import adam as torch_adam
 from torch.optim.optimizer import ParamsT, _use_grad_for_differentiable
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import real_view
 from gaf.optim.auto import Auto
@@ -70,7 +71,7 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
 
     def _placement(self, group: Group, placement: str | None) -> str:
         if placement not in (None, "gradient"):
-            raise ValueError(
+            raise GafError(
                 f'Adam takes placement="gradient" only, got {placement!r}: its step is a ratio of two '
                 "running averages, already bounded near 1, and has no velocity for f to act on"
             )

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.functions import function_type
 from gaf.functions.lift import elementwise, is_dtensor, local_shard, real_values, real_view
 from gaf.kernels import native
@@ -67,7 +68,7 @@ def adapt(
     if hyper is not None and hyper["placement"] == "gradient":
         hyper = None
     if hyper is not None and any(g.is_sparse for g in grads):
-        raise ValueError('Auto takes sparse gradients with placement="gradient" only')
+        raise GafError('Auto takes sparse gradients with placement="gradient" only')
     sampled, quantile = _means(params, grads, None if hyper is None else velocities)
     x = sampled(grads, params)
     if scale is not None:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, ClassVar
 
+from gaf.errors import GafError
 from gaf.functions.base import parameter
 from gaf.functions.registry import _read
 
@@ -64,11 +65,11 @@ class Auto:
         for name in ("step", "lr"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"Auto: {name} must be positive and finite, got {value}")
+                raise GafError(f"Auto: {name} must be positive and finite, got {value}")
         if not 0 < self.quantile < 1:
-            raise ValueError(f"Auto: quantile must lie between 0 and 1, got {self.quantile}")
+            raise GafError(f"Auto: quantile must lie between 0 and 1, got {self.quantile}")
         if not 0 <= self.decay < 1:
-            raise ValueError(f"Auto: decay must be at least 0 and below 1, got {self.decay}")
+            raise GafError(f"Auto: decay must be at least 0 and below 1, got {self.decay}")
 
     @property
     def params(self) -> tuple[Any, ...]:
@@ -81,11 +82,11 @@ class Auto:
             return self
         lr = _whole_rate(group)
         if lr is None:
-            raise ValueError(
+            raise GafError(
                 "Auto measures steps by the learning rate, and the optimizer has none: pass gaf.Auto(lr=...)"
             )
         if not 0 < float(lr) < math.inf:
-            raise ValueError(
+            raise GafError(
                 f"Auto measures steps by the learning rate, and the group's is {float(lr)}: make the "
                 "optimizer with the rate of a whole step, or pass gaf.Auto(lr=...)"
             )
@@ -107,11 +108,11 @@ class Auto:
         try:
             _, args, kwargs = _read(ast.parse(text.strip(), mode="eval").body)
         except (SyntaxError, TypeError, ValueError, MemoryError, RecursionError):
-            raise ValueError(refusal) from None
+            raise GafError(refusal) from None
         try:
             return cls(*args, **kwargs)  # type: ignore[arg-type]
         except TypeError:
-            raise ValueError(refusal) from None
+            raise GafError(refusal) from None
 
 
 def _whole_rate(group: Mapping[str, Any]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.optim import adapt, settings
 from gaf.optim.auto import Auto
@@ -64,7 +65,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             if isinstance(activation, Auto):
                 activation = activation.of({**self.defaults, **group})
                 if {**self.defaults, **group}["differentiable"]:
-                    raise ValueError(
+                    raise GafError(
                         "Auto reads its alpha and beta off the gradients, which autograd does not follow: "
                         "leave differentiable=False, or give a function with fixed values"
                     )

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import ParamsT
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.optim import settings
 from gaf.optim.activate import OWN, activate_groups
@@ -65,7 +66,7 @@ def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
         return make
     kind = _of_torch(optimizer)
     if placement not in (None, "gradient"):
-        raise ValueError(
+        raise GafError(
             f'{name!r}: {kind.__name__} takes placement "gradient" only; {placement!r} is for sgd'
         )
 
@@ -82,14 +83,14 @@ def read_name(name: str) -> tuple[str, Activation | Auto | None, str | None]:
     """Optimizer, function and placement; each of the last two is None where it is not named."""
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
-        raise ValueError(
+        raise GafError(
             f"cannot read {name!r}: write an optimizer, a function and a placement, such as "
             "'sgd+arctan(0.1, 20)@momentum'"
         )
     function, placement = match["function"], match["placement"]
     f = None if function is None else settings.as_setting(function)
     if f is None and placement is not None:
-        raise ValueError(
+        raise GafError(
             f"{name!r} names a placement and no function: write 'sgd+arctan@{placement}'"
         )
     return match["optimizer"].lower(), f, settings.check_placement(placement)
@@ -105,7 +106,7 @@ def _of_torch(name: str) -> type[torch.optim.Optimizer]:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
-        raise ValueError(f"unknown optimizer {name!r}; {hint}")
+        raise GafError(f"unknown optimizer {name!r}; {hint}")
     return known[name]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import real_values
 from gaf.optim import adapt
@@ -72,11 +73,11 @@ a learning rate times 2.
         histogram: bool = False,
     ) -> None:
         if not isinstance(every, int) or every < 1:
-            raise ValueError(f"every must be a whole number of at least 1, got {every}")
+            raise GafError(f"every must be a whole number of at least 1, got {every}")
         if not all(0 <= q <= 1 for q in quantiles):
-            raise ValueError(f"quantiles must lie between 0 and 1, got {tuple(quantiles)}")
+            raise GafError(f"quantiles must lie between 0 and 1, got {tuple(quantiles)}")
         if not 1 <= sample <= 2**23:
-            raise ValueError(f"sample must lie between 1 and {2**23}, got {sample}")
+            raise GafError(f"sample must lie between 1 and {2**23}, got {sample}")
         self.every = every
         self.quantiles = tuple(quantiles)
         self.sample = sample
@@ -90,7 +91,7 @@ a learning rate times 2.
 
     def _attach(self, optimizer: torch.optim.Optimizer) -> None:
         if not any(group.get("gaf_function") for group in optimizer.param_groups):
-            raise ValueError("the optimizer has no activation to monitor: see gaf.activate")
+            raise GafError("the optimizer has no activation to monitor: see gaf.activate")
         optimizer.gaf_monitor = self  # type: ignore[attr-defined]
         self._optimizer = optimizer
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gaf.errors import GafError
 from gaf.optim.settings import type_of
 
 
@@ -35,10 +36,10 @@ class Ramp:
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise ValueError(f"steps must be at least 1, got {self.steps}")
+            raise GafError(f"steps must be at least 1, got {self.steps}")
         for end in (self.start, self.end):
             if not 0 < end < math.inf:  # f's parameters are positive and finite
-                raise ValueError(f"start and end must be positive and finite, got {end}")
+                raise GafError(f"start and end must be positive and finite, got {end}")
 
     def __call__(self, step: int) -> float:
         done = min(step / self.steps, 1.0)
@@ -72,7 +73,7 @@ class ParamScheduler:
 
     def __init__(self, optimizer: torch.optim.Optimizer, **factors: Callable[[int], float]) -> None:
         if not factors:
-            raise ValueError("name a parameter to schedule, such as alpha=gaf.Ramp(0.1, 1.0, 500)")
+            raise GafError("name a parameter to schedule, such as alpha=gaf.Ramp(0.1, 1.0, 500)")
         for name, factor in factors.items():
             if not callable(factor):
                 raise TypeError(
@@ -85,7 +86,7 @@ class ParamScheduler:
         # The values that the factors multiply, per group; None for a group that is not scheduled.
         self.base_params = [self._base(group) for group in optimizer.param_groups]
         if all(base is None for base in self.base_params):
-            raise ValueError("the optimizer has no activation to schedule")
+            raise GafError("the optimizer has no activation to schedule")
         self._write()
 
     def _base(self, group: dict[str, Any]) -> tuple[float, ...] | None:
@@ -94,7 +95,7 @@ class ParamScheduler:
         known = _names(group)
         for name in self.factors:
             if name not in known:
-                raise ValueError(
+                raise GafError(
                     f"{group['gaf_function']} has no parameter {name!r}; it has {', '.join(known)}"
                 )
         return group["gaf_params"]

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.functions import Activation, as_activation, function_type
 from gaf.functions.lift import elementwise
 from gaf.optim import adapt
@@ -92,7 +93,7 @@ def is_active(group: Group) -> bool:
         store(group, Auto(*group["gaf_params"]).of(group), group["gaf_placement"] or Auto.placement)
     # ZeroRedundancyOptimizer copies the arguments it was made with into the groups before each step.
     if "activation" in group and not _says(group["activation"], activation_of(group)):
-        raise ValueError(
+        raise GafError(
             'a parameter group\'s "activation" is read when the group is added; later set '
             'group["gaf_function"] and group["gaf_params"], or use gaf.ParamScheduler'
         )
@@ -138,7 +139,7 @@ def check_placement(placement: str | None) -> str | None:
         return placement
     near = difflib.get_close_matches(str(placement), PLACEMENTS, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"it is one of {', '.join(PLACEMENTS)}"
-    raise ValueError(f"unknown placement {placement!r}; {hint}")
+    raise GafError(f"unknown placement {placement!r}; {hint}")
 
 
 def sgd_placement(momentum: float, placement: str | None) -> str:
@@ -146,7 +147,7 @@ def sgd_placement(momentum: float, placement: str | None) -> str:
     if placement is None:
         return "momentum" if momentum > 0 else "gradient"
     if placement == "momentum" and not momentum > 0:
-        raise ValueError(
+        raise GafError(
             f'placement="momentum" needs a momentum above 0, got momentum={momentum}; set one, or use '
             'placement="gradient"'
         )
@@ -176,7 +177,7 @@ def adapt_checkpoint(groups: list[Group], state_dict: dict[str, Any]) -> dict[st
         _check_saved(saved)
         here, there = group["gaf_placement"], saved["gaf_placement"]
         if None not in (here, there) and here != there:
-            raise ValueError(
+            raise GafError(
                 f"the checkpoint was saved with placement={there!r}, this optimizer was made with "
                 f"placement={here!r}, and their velocities mean different things: make the optimizer "
                 f"with placement={there!r} to resume it"
@@ -188,20 +189,18 @@ def _check_saved(saved: Group) -> None:
     """Refuse settings that no optimizer of ours can have written, before they reach a step."""
     try:
         if any(key not in saved for key in KEYS):
-            raise ValueError("a key is missing")
+            raise GafError("a key is missing")
         check_placement(saved["gaf_placement"])
         f = activation_of(saved)
         if (f is None) != (saved["gaf_placement"] is None):
-            raise ValueError("a function and its placement go together")
+            raise GafError("a function and its placement go together")
         if f is not None and len(f.params) != len(saved["gaf_params"]):
-            raise ValueError(f"{f.name} has {len(f.params)} parameters")
+            raise GafError(f"{f.name} has {len(f.params)} parameters")
         if isinstance(f, Auto) and f.lr is None:
-            raise ValueError("its learning rate is missing")
+            raise GafError("its learning rate is missing")
     except (TypeError, AttributeError, ValueError) as error:
         entries = ", ".join(f"{key}={saved.get(key)!r}" for key in KEYS)
-        raise ValueError(
-            f"the checkpoint's activation ({entries}) cannot be read: {error}"
-        ) from None
+        raise GafError(f"the checkpoint's activation ({entries}) cannot be read: {error}") from None
 
 
 def _bake_learning_rate(saved: Group, state: dict[Any, Any]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gaf.errors import GafError
 from gaf.experiments.compare import training
 from gaf.experiments.comparison import Comparison, Row, RunRef
 from gaf.experiments.engine import folder as folders
@@ -28,7 +29,7 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
     baseline, or the first one. A setting that is another one's matched control is taken for it.
 
     Raises:
-        ValueError: a folder holds no finished run, or the runs do not belong together; one sentence.
+        GafError: a folder holds no finished run, or the runs do not belong together; one sentence.
     """
     groups: dict[str, Group] = {}
     for place in dict.fromkeys(path.resolve() for path in places):
@@ -36,7 +37,7 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
         group = groups.setdefault(_key(config), {})
         if config.seed in group:
             other = group[config.seed][1].folder
-            raise ValueError(f"{other} and {place} hold the same run; name one of them")
+            raise GafError(f"{other} and {place} hold the same run; name one of them")
         group[config.seed] = (config, outcome)
     _check(groups)
     groups = _baseline_first(groups)
@@ -76,7 +77,7 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
 def _run(place: Path) -> tuple[RunConfig, Outcome]:
     config, outcome = folders.read_config(place), finished(place)
     if outcome is None:
-        raise ValueError(
+        raise GafError(
             f"the run in {place} is not finished; go on with: gaf train --resume {place}"
         )
     if outcome.result is not None:
@@ -94,7 +95,7 @@ def _check(groups: dict[str, Group]) -> None:
     (first, found), *others = runs
     for config, outcome in others:
         if config.task != first.task:
-            raise ValueError(
+            raise GafError(
                 f"{found.folder} and {outcome.folder} are of different tasks: report them apart"
             )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gaf.errors import GafError
 from gaf.experiments.comparison import Comparison
 from gaf.experiments.engine import record
 from gaf.experiments.engine.folder import CONFIG
@@ -58,7 +59,7 @@ def histories(comparison: Comparison, folder: Path) -> dict[str, list[History]]:
 
 
 def read(folder: Path, seed: int, score_name: str) -> History:
-    """The records of a run; ValueError says in one sentence which file is damaged."""
+    """The records of a run; GafError says in one sentence which file is damaged."""
     path = folder / record.METRICS
     loss, score, seen, diverged = {}, {}, [], None
     try:
@@ -73,7 +74,7 @@ def read(folder: Path, seed: int, score_name: str) -> History:
             elif kind == "diverged":
                 diverged = step
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: {type(error).__name__}: {error}") from None
+        raise GafError(f"{path} is damaged: {type(error).__name__}: {error}") from None
     return History(seed, loss, score, tuple(seen), diverged, _activation(folder))
 
 

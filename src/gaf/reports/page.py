@@ -26,7 +26,7 @@ def write_page(comparison: Comparison, folder: Path) -> Path:
         folder: the comparison's own, where its run folders are found.
 
     Raises:
-        ValueError: the records of a run are damaged; the message is one sentence.
+        GafError: the records of a run are damaged; the message is one sentence.
     """
     content = render(comparison, histories(comparison, folder))
     path = folder / PAGE

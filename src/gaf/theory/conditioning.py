@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.theory.fields import Transform, as_transform
 from gaf.theory.problems import Loss, Separable, as_loss, as_points
@@ -42,12 +43,12 @@ class Box:
 
     def __post_init__(self) -> None:
         if len(self.lower) != len(self.upper) or not self.lower:
-            raise ValueError(
+            raise GafError(
                 f"a box has as many lower as upper ends, got {len(self.lower)} and {len(self.upper)}"
             )
         for number, (low, high) in enumerate(zip(self.lower, self.upper, strict=True), start=1):
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise ValueError(
+                raise GafError(
                     f"a box needs lower < upper, both finite; coordinate {number} has {low} and {high}"
                 )
 
@@ -99,7 +100,7 @@ def constants(
         # J is diagonal: its singular values are |J_nn|, its eigenvalues J_nn
         return Constants(torch.maximum(low.abs(), high.abs()).max().item(), low.min().item())
     if loss.dimension > 2:
-        raise ValueError(
+        raise GafError(
             "a box in more than two dimensions can be searched only for a separable loss under an "
             "element-wise function"
         )
@@ -166,7 +167,7 @@ def anisotropy(
 
 def _check_dimension(loss: Loss, box: Box) -> None:
     if loss.dimension != len(box.lower):
-        raise ValueError(
+        raise GafError(
             f"the loss has {loss.dimension} parameters and the box {len(box.lower)} sides"
         )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.theory.families import FAMILIES
 from gaf.theory.fields import Activated, Identity, NormClip, Transform, ValueClip
@@ -103,7 +104,7 @@ def exit_times(loss: Loss, start: Tensor, step: Step) -> tuple[Tensor, Tensor]:
 def escapes(name: str, functions: list[Activation], seed: int = 0) -> list[Escape]:
     """The methods on one of SADDLES, from the same 1,000 starts spread evenly in the ball."""
     if name not in SADDLES:
-        raise ValueError(f"there is no saddle named {name!r}; known are {', '.join(SADDLES)}")
+        raise GafError(f"there is no saddle named {name!r}; known are {', '.join(SADDLES)}")
     loss = SADDLES[name]
     generator = torch.Generator().manual_seed(seed)
     start = in_ball(STARTS, loss.dimension, generator)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.functions import Activation, as_activation
 
 
@@ -33,7 +34,7 @@ class Transform(ABC):
 
     def slopes(self, g: Tensor) -> Tensor:
         """The diagonal of the Jacobian, (..., n) to (..., n), of an element-wise transform."""
-        raise ValueError(f"{self.name} does not act element by element")
+        raise GafError(f"{self.name} does not act element by element")
 
     def jacobian(self, g: Tensor) -> Tensor:
         """The Jacobian, (..., n) to (..., n, n)."""
@@ -135,4 +136,4 @@ def as_transform(value: Transform | Activation | str | None) -> Transform:
 
 def _check_limit(limit: float) -> None:
     if not (limit > 0 and math.isfinite(limit)):
-        raise ValueError(f"clip at a positive limit, got {limit}")
+        raise GafError(f"clip at a positive limit, got {limit}")

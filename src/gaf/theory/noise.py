@@ -16,6 +16,8 @@ from itertools import product
 import torch
 from torch import Generator, Tensor
 
+from gaf.errors import GafError
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -33,7 +35,7 @@ class Noise:
     def __post_init__(self) -> None:
         for size in (self.additive, self.relative):
             if not (size >= 0 and math.isfinite(size)):
-                raise ValueError(f"the size of noise must be 0 or more, got {size}")
+                raise GafError(f"the size of noise must be 0 or more, got {size}")
 
     def m(self, n: int) -> float:
         """M of Assumption 6(c): the variance where the gradient is 0."""

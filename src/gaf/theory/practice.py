@@ -17,6 +17,7 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
 from gaf.functions import AlphaBeta
 from gaf.theory.bounds import BETTER
 from gaf.theory.curvature import ASSUMED, Setting, claim
@@ -94,7 +95,7 @@ def practice(theorem: int) -> tuple[Practice, ...]:
     noise is in minibatches.py.
     """
     if theorem not in (*ASSUMED, 4):
-        raise ValueError(f"Theorems 1 to 4 assume something of a loss, Theorem {theorem} does not")
+        raise GafError(f"Theorems 1 to 4 assume something of a loss, Theorem {theorem} does not")
     return tuple(_shares(theorem, seen, settings) for seen, settings in measured())
 
 

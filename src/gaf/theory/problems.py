@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.theory.derivatives import batched_gradient, batched_hessian
 
 
@@ -87,9 +88,7 @@ class Separable(Loss):
         import sympy
 
         if len(symbols) != self.dimension:
-            raise ValueError(
-                f"this loss has {self.dimension} parameters, got {len(symbols)} symbols"
-            )
+            raise GafError(f"this loss has {self.dimension} parameters, got {len(symbols)} symbols")
         return tuple(
             self.term(sympy, symbol, *(sympy.Rational(repr(float(p))) for p in parameters))
             for symbol, parameters in zip(symbols, self.parameters, strict=True)
@@ -117,12 +116,12 @@ class Powers(Separable):
 
     def __post_init__(self) -> None:
         if not self.parameters:
-            raise ValueError("a loss needs at least one coordinate")
+            raise GafError("a loss needs at least one coordinate")
         for scale, power in self.parameters:
             if not math.isfinite(scale):
-                raise ValueError(f"the scale of a coordinate must be finite, got {scale}")
+                raise GafError(f"the scale of a coordinate must be finite, got {scale}")
             if power < 2 or power % 2:
-                raise ValueError(f"the power of a coordinate must be 2, 4, 6, ..., got {power}")
+                raise GafError(f"the power of a coordinate must be 2, 4, 6, ..., got {power}")
 
     @staticmethod
     def term(xp: Any, w: Any, scale: Any, power: Any) -> Any:
@@ -145,7 +144,7 @@ def quadratic(curvatures: Sequence[float]) -> Powers:
 def conditioned(condition: float, dimension: int = 2) -> Powers:
     """A quadratic of a condition number: curvatures from 1 up to it, evenly in their logarithm."""
     if not (condition >= 1 and math.isfinite(condition) and dimension >= 2):
-        raise ValueError(
+        raise GafError(
             f"a condition number is at least 1, in 2 or more dimensions; got {condition} in {dimension}"
         )
     return quadratic([condition ** (k / (dimension - 1)) for k in reversed(range(dimension))])
@@ -227,7 +226,7 @@ class TypeTwo(Separable):
 
 def _check_type(scales: tuple[float, ...], delta: float) -> None:
     if not scales or min(scales) <= 0 or delta <= 0:
-        raise ValueError(f"scales and delta must be positive, got scales={scales}, delta={delta}")
+        raise GafError(f"scales and delta must be positive, got scales={scales}, delta={delta}")
 
 
 class Monkey(Loss):
@@ -258,7 +257,7 @@ class Rotated(Loss):
         if rotation.shape != (n, n) or not torch.allclose(
             rotation @ rotation.T, torch.eye(n, dtype=torch.float64), atol=1e-9
         ):
-            raise ValueError(f"a rotation of this loss is an orthogonal {n} by {n} matrix")
+            raise GafError(f"a rotation of this loss is an orthogonal {n} by {n} matrix")
         self.base, self.rotation, self.dimension = base, rotation, n
 
     def __call__(self, w: Tensor) -> Tensor:
@@ -290,7 +289,7 @@ class FromFunction(Loss):
             got = (
                 f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             )
-            raise ValueError(
+            raise GafError(
                 f"a loss must return one number as a tensor without dimensions, got {got}"
             )
 
@@ -310,16 +309,16 @@ def as_loss(loss: Loss | Callable[[Tensor], Tensor], dimension: int | None = Non
     if isinstance(loss, Loss):
         return loss
     if not callable(loss):
-        raise ValueError(f"a loss is a function of a point, got {type(loss).__name__}")
+        raise GafError(f"a loss is a function of a point, got {type(loss).__name__}")
     if dimension is None:
-        raise ValueError("how many parameters the function has is not known: FromFunction(f, 2)")
+        raise GafError("how many parameters the function has is not known: FromFunction(f, 2)")
     return FromFunction(loss, dimension)
 
 
 def as_points(w: Tensor, dimension: int) -> Tensor:
     """Points of a loss in float64; refuses another number of parameters."""
     if w.dim() == 0 or w.shape[-1] != dimension:
-        raise ValueError(
+        raise GafError(
             f"this loss has {dimension} parameters, got points of shape {tuple(w.shape)}"
         )
     return w.to(torch.float64)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.functions import Activation, as_activation
 
 # of the residual; the error of an eigenvalue is about its square over the gap to the next one
@@ -57,13 +58,13 @@ class HessianProduct:
     def __init__(self, loss: Callable[[], Tensor], parameters: Iterable[Tensor]) -> None:
         self.parameters = [p for p in parameters if p.requires_grad]
         if not self.parameters:
-            raise ValueError("the loss has no parameters that require a gradient")
+            raise GafError("the loss has no parameters that require a gradient")
         value = loss()
         if not isinstance(value, Tensor) or value.dim():
             got = (
                 f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             )
-            raise ValueError(
+            raise GafError(
                 f"a loss must return one number as a tensor without dimensions, got {got}"
             )
         self._gradients = torch.autograd.grad(
@@ -71,7 +72,7 @@ class HessianProduct:
         )
         self._curved = [g for g in self._gradients if g.requires_grad]
         if not self._curved:
-            raise ValueError("the loss is linear in its parameters: its Hessian is 0")
+            raise GafError("the loss is linear in its parameters: its Hessian is 0")
         self.gradient = torch.cat([g.detach().flatten() for g in self._gradients])
         self.count = 0
 
@@ -172,7 +173,7 @@ class _Search:
                 tol=TOLERANCE[self.dtype],  # type: ignore[arg-type]  # scipy's own stub says int
             )
         except linalg.ArpackNoConvergence:
-            raise ValueError("Lanczos did not converge: try another seed, or float64") from None
+            raise GafError("Lanczos did not converge: try another seed, or float64") from None
         self.starts[start] = torch.from_numpy(vectors[:, 0]) + 0.1 * self.random
         return float(values[0])
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
+
 CASES = 10_000  # inside the assumptions, at least
 
 
@@ -82,7 +84,7 @@ def tally(
             total.dropped.setdefault(name, Count()).add(trials, trials.meeting(but=name))
         if total.sound.cases >= cases:
             return total
-    raise ValueError(f"only {total.sound.cases} of {cases} cases met the assumptions: draw more")
+    raise GafError(f"only {total.sound.cases} of {cases} cases met the assumptions: draw more")
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def without(total: Tally, examples: dict[str, Example]) -> tuple[Dropped, ...]:
         if example.trials is not None:
             (breaks,) = (example.trials.meeting(but=name) & ~example.trials.claim).tolist()
             if not breaks:
-                raise ValueError(f"the example without {name!r} is no counterexample")
+                raise GafError(f"the example without {name!r} is no counterexample")
             shown = example.trials.describe(0)
         found.append(Dropped(name, count.cases, count.failures, shown, example.reason))
     return tuple(found)

@@ -15,6 +15,7 @@ from itertools import cycle
 import torch
 from torch import Generator, Tensor, nn
 
+from gaf.errors import GafError
 from gaf.functions import Activation, Arctan, as_activation
 from gaf.theory.families import FAMILIES, Functions, draw, log_uniform, one, uniform
 from gaf.theory.learning import ExplodingRNN, deep_sigmoid, digits_loss
@@ -85,11 +86,11 @@ def by_layer(
     """Gradient magnitudes by parameter, in the order of the model, before and after f."""
     f = as_activation(activation)
     if f is None:
-        raise ValueError("name a function such as 'arctan(0.1, 20)'")
+        raise GafError("name a function such as 'arctan(0.1, 20)'")
     named = dict(model.named_parameters())
     value = loss()
     if value.dim():
-        raise ValueError(f"a loss must be one number, got shape {tuple(value.shape)}")
+        raise GafError(f"a loss must be one number, got shape {tuple(value.shape)}")
     gradients = torch.autograd.grad(value, list(named.values()))
     found = []
     for name, gradient in zip(named, gradients, strict=True):

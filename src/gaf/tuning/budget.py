@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gaf.errors import GafError
 from gaf.experiments.engine.config import RunConfig
 
 FIRST, SECOND = 0.2, 0.4  # of the training
@@ -62,7 +63,7 @@ def plan(total: int, probe: int, steps: int | None = None) -> Budget:
         steps: what may be spent, the probe included.
 
     Raises:
-        ValueError: it is too small for the smallest search, or the training too short for any.
+        GafError: it is too small for the smallest search, or the training too short for any.
 
     Example:
         >>> found = plan(1140, 57)
@@ -71,13 +72,13 @@ def plan(total: int, probe: int, steps: int | None = None) -> Budget:
     """
     plans = _plans(total, probe, steps)
     if not plans and not _plans(total, probe, None):
-        raise ValueError(
+        raise GafError(
             f"a training of so few steps ({total}) cannot be tuned: races last whole steps, so they cost "
             f"more than {MOST:.0%} of running all candidates in full; train for more epochs or iterations"
         )
     if not plans:
         smallest = _needed(CANDIDATES[-1], total, probe)
-        raise ValueError(
+        raise GafError(
             f"a budget of {steps} steps is too small for one race, which takes {smallest} here: "
             f"give {math.ceil(smallest / total * 10) / 10:g} times the length of the training or more"
         )

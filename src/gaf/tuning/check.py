@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from gaf.errors import GafError
 from gaf.experiments.compare import compare
 from gaf.experiments.comparison import Comparison
 from gaf.experiments.engine.config import RunConfig
@@ -29,7 +30,7 @@ def plan(config: RunConfig, settings: Sequence[str], seeds: int) -> Plan:
         (0, 1, 2)
     """
     if seeds > FIRST_SEEDS[0]:
-        raise ValueError(f"tuning uses the seeds from {FIRST_SEEDS[0]} on, so check fewer")
+        raise GafError(f"tuning uses the seeds from {FIRST_SEEDS[0]} on, so check fewer")
     return Plan(bare(config), tuple(settings), tuple(range(seeds)))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
 from gaf.experiments.engine import checkpoint, place, rng
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
@@ -121,7 +122,7 @@ def curve(
     middle = mean[len(mean) // 2]
     try:
         if start is not None and not start - middle > LEARNED * abs(start):
-            raise ValueError(
+            raise GafError(
                 f"no optimum to judge: training has brought the loss from {start:.4g} to {middle:.4g} only"
             )
         shape = judge(w, mean)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.experiments.engine import rng
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.distributed import make_fabric
@@ -121,10 +122,10 @@ def probe(
         told: is called with (step, steps) after each.
 
     Raises:
-        ValueError: the loss is not a finite number, or no gradient arrives anywhere.
+        GafError: the loss is not a finite number, or no gradient arrives anywhere.
     """
     if config.devices * config.nodes > 1:
-        raise ValueError("a probe trains on one device: set devices=1, nodes=1")
+        raise GafError("a probe trains on one device: set devices=1, nodes=1")
     plain, _ = without_function(config)
     plain = plain.model_copy(update={"monitor_every": 0, "compile": False})
     with rng.own_settings(plain.threads):
@@ -171,7 +172,7 @@ def _measured(run: Run, steps: int, told: Callable[[int, int], None]) -> Probe:
             losses.append(run.loss_sum.item())
             run.loss_sum.zero_()
             if not math.isfinite(losses[-1]):
-                raise ValueError(_not_finite(run, losses))
+                raise GafError(_not_finite(run, losses))
             told(run.state.step, steps)
     finally:
         for hook in hooks:
@@ -179,7 +180,7 @@ def _measured(run: Run, steps: int, told: Callable[[int, int], None]) -> Probe:
     each = (time.perf_counter() - began - looking) / steps
     found = Probe(run.config, steps, run.total, tuple(losses), tuple(layers.values()), each)
     if not found.largest() > 0:
-        raise ValueError(
+        raise GafError(
             f"every gradient of {run.config.name} is 0, so no function can act on any: "
             "does the loss depend on the model?"
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import gaf
+from gaf.errors import GafError
 from gaf.experiments import settings
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.result import Result
@@ -96,7 +97,7 @@ class Search:
         )
         found = [each.result for each in outcomes if each.result]
         if not found:
-            raise ValueError(f"no run of the baseline came to an end: {outcomes[0].error}")
+            raise GafError(f"no run of the baseline came to an end: {outcomes[0].error}")
         self.higher_is_better = found[0].higher_is_better
         return found
 

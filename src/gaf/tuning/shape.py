@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gaf.errors import GafError
+
 Type = Literal["Type 1", "Type 2", "neither"]
 
 ERRORS = 3.0  # standard errors between p and 2 that name a type
@@ -66,7 +68,7 @@ def judge(w: Sequence[float], losses: Sequence[float]) -> Shape:
     """The shape of a curve; points whose loss is not a finite number are left out.
 
     Raises:
-        ValueError: there is no optimum to judge: the curve is flat or lowest at an end, no power fits it,
+        GafError: there is no optimum to judge: the curve is flat or lowest at an end, no power fits it,
             or too few points are finite.
 
     Example:
@@ -80,23 +82,23 @@ def judge(w: Sequence[float], losses: Sequence[float]) -> Shape:
 
     pairs = [(x, y) for x, y in zip(w, losses, strict=True) if math.isfinite(y)]
     if len(pairs) < FEWEST:
-        raise ValueError(
+        raise GafError(
             f"{len(pairs)} finite points of a curve do not tell its shape; {FEWEST} are needed"
         )
     x, y = np.array(pairs, dtype=float).T
     height = float(y.max() - y.min())
     if not height > 1e-9 * max(abs(float(y.max())), 1e-30):
-        raise ValueError("the curve is flat: there is no optimum to judge")
+        raise GafError("the curve is flat: there is no optimum to judge")
     middle, half = float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2
     # In units of the curve, so that the fit's steps suit any loss.
     found, covariance = _fit((x - middle) / half, (y - y.min()) / height)
     c, a, w0, p = map(float, found)
     if abs(w0) > EDGE:
-        raise ValueError(
+        raise GafError(
             "no optimum to judge: the curve that fits best has it at an end, not in the middle"
         )
     if not POWERS[0] * AT_BOUND < p < POWERS[1] / AT_BOUND:
-        raise ValueError(
+        raise GafError(
             f"no optimum to judge: of all |w|^p with p from {POWERS[0]:g} to {POWERS[1]:g} the curve is "
             f"nearest to p = {p:.2g}, at the end of what is tried"
         )

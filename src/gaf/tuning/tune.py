@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from gaf.errors import GafError
 from gaf.experiments import settings
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import OptimizerConfig, RunConfig
@@ -53,12 +54,12 @@ class Spend:
         except ValueError:
             value = math.nan
         if not 0 < value < math.inf or not unit:
-            raise ValueError(f"a budget is like '600 epochs' or '3 minutes', not {text!r}")
+            raise GafError(f"a budget is like '600 epochs' or '3 minutes', not {text!r}")
         if "epochs".startswith(unit):
             return cls(epochs=value)
         if "minutes".startswith(unit):
             return cls(minutes=value)
-        raise ValueError(f"a budget is counted in epochs or minutes, not in {unit!r}")
+        raise GafError(f"a budget is counted in epochs or minutes, not in {unit!r}")
 
     def steps(self, seen: Probe, slots: int) -> int | None:
         """Steps of the optimizer on this machine."""
@@ -95,7 +96,7 @@ def tune(
         command: that asked for it.
 
     Raises:
-        ValueError: the loss is no number, the budget is too small, the folder holds something else.
+        GafError: the loss is no number, the budget is too small, the folder holds something else.
         Stopped: a signal came.
     """
     began = time.monotonic()

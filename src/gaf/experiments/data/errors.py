@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from gaf.errors import GafError
 
-class DataError(ValueError):
+
+class DataError(GafError):
     """Data that cannot be used; the message is a sentence that says what to do."""
 
 

@@ -16,6 +16,8 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from gaf.errors import GafError
+
 AREA = (0.08, 1.0)  # of the image that a training crop covers
 RATIO = (3 / 4, 4 / 3)  # its width over its height
 TRIES = 10
@@ -63,7 +65,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16"):
         image = image.convert("I").point(lambda level: level * (1 / 256)).convert("L")
     elif image.mode in ("I", "F"):
-        raise ValueError("its pixels have 32 bits, of which nothing says what is white")
+        raise GafError("its pixels have 32 bits, of which nothing says what is white")
     elif image.mode == "P":
         image = image.convert("RGBA")  # a palette may hold transparent colours
     return image.convert("RGB")

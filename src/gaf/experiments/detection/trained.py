@@ -9,6 +9,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.experiments.data import photos
 from gaf.experiments.data.augment import scale_and_shift
 from gaf.experiments.data.errors import reason
@@ -43,7 +44,7 @@ class Detector:
         folder, step = find(place)
         config = read_config(folder)
         if config.task.kind != "detection":
-            raise ValueError(
+            raise GafError(
                 f"{folder} holds a {config.task.kind} run: gaf detect wants a detection run"
             )
         options: dict[str, Any] = {
@@ -55,7 +56,7 @@ class Detector:
         try:
             model.load_state_dict(state["model"])
         except (RuntimeError, LookupError):
-            raise ValueError(f"the checkpoint {step} does not hold the model of {folder}") from None
+            raise GafError(f"the checkpoint {step} does not hold the model of {folder}") from None
         self.model, self.step = model.eval(), step
 
     @torch.no_grad()
@@ -76,11 +77,9 @@ def _decoded(path: Path) -> Image.Image:
     try:
         return photos.decode(path, upright=True)
     except UnidentifiedImageError:
-        raise ValueError(f"{path} is no image that can be read") from None
+        raise GafError(f"{path} is no image that can be read") from None
     except Exception as error:  # a decoder can fail in any way on a damaged file
-        raise ValueError(
-            f"{path} cannot be read: {' '.join(reason(error).split())[:200]}"
-        ) from None
+        raise GafError(f"{path} cannot be read: {' '.join(reason(error).split())[:200]}") from None
 
 
 def _in_pixels(rows: Tensor, size: tuple[int, int]) -> list[Found]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from gaf.errors import GafError
 from gaf.experiments.engine import files
 from gaf.experiments.engine.distributed import everyones
 from gaf.experiments.engine.fabric import Fabric
@@ -28,7 +29,7 @@ MANIFEST = "manifest.json"
 NAME = re.compile(r"step-(\d{8,})")
 
 
-class Damaged(ValueError):
+class Damaged(GafError):
     """A checkpoint that is not what was written."""
 
 
@@ -117,7 +118,7 @@ def latest(folder: Path) -> Path | None:
             )
         return path
     if damaged:  # nothing is touched: the same command must not begin anew over what there is
-        raise ValueError(f"no checkpoint in {folder} is whole; delete the run to begin it again")
+        raise GafError(f"no checkpoint in {folder} is whole; delete the run to begin it again")
     return None
 
 
@@ -134,7 +135,7 @@ def verify(path: Path) -> list[Path]:
         raise Damaged("its manifest is not what was written")
     if manifest["format"] != FORMAT:
         version = manifest["format"]
-        raise ValueError(f"{path} has format {version}, this version of gaf reads {FORMAT}")
+        raise GafError(f"{path} has format {version}, this version of gaf reads {FORMAT}")
     parts = [path / f"part-{i}.pt" for i in range(len(manifest["parts"]))]
     for part, each in zip(parts, manifest["parts"], strict=True):
         if not part.is_file():

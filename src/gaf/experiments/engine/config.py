@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 import gaf
+from gaf.errors import GafError
 from gaf.experiments.engine.near import did_you_mean
 from gaf.optim.settings import as_setting
 
@@ -48,14 +49,14 @@ class TaskConfig(Config):
         if self.own:
             for key in ("data", "model", "data_options", "model_options", "label_smoothing"):
                 if getattr(self, key):
-                    raise ValueError(
+                    raise GafError(
                         f"{key} belongs to built-in tasks; give {self.kind} its own settings in options"
                     )
         else:
             if self.options:
-                raise ValueError("options belong to tasks of your own, kind='my_module:make_task'")
+                raise GafError("options belong to tasks of your own, kind='my_module:make_task'")
             if not self.data or not self.model:
-                raise ValueError(f"a {self.kind} task needs the names of its data and its model")
+                raise GafError(f"a {self.kind} task needs the names of its data and its model")
         return self
 
     @property
@@ -97,19 +98,19 @@ class OptimizerConfig(Config):
         )
         for key in ("momentum", "dampening", "nesterov", "betas", "eps", "amsgrad"):
             if key not in own and getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{self.name} has no {key}")
+                raise GafError(f"{self.name} has no {key}")
         if self.nesterov and (self.momentum == 0 or self.dampening != 0):
-            raise ValueError("nesterov needs a momentum above 0 and no dampening")
+            raise GafError("nesterov needs a momentum above 0 and no dampening")
         if self.activation is not None:
             as_setting(self.activation)
         elif self.placement is not None:
-            raise ValueError("placement needs an activation; unset it, or set one")
+            raise GafError("placement needs an activation; unset it, or set one")
         if self.name != "sgd" and self.placement not in (None, "gradient"):
-            raise ValueError(f"{self.name} takes placement='gradient' only")
+            raise GafError(f"{self.name} takes placement='gradient' only")
         if self.placement == "momentum" and self.momentum == 0:
-            raise ValueError("placement='momentum' needs a momentum above 0")
+            raise GafError("placement='momentum' needs a momentum above 0")
         if [self.clip_value, self.clip_norm, self.normalize].count(None) < 2:
-            raise ValueError("set one of clip_value, clip_norm and normalize, not two")
+            raise GafError("set one of clip_value, clip_norm and normalize, not two")
         return self
 
     @property
@@ -145,7 +146,7 @@ class ScheduleConfig(Config):
     def _own_keys(self) -> ScheduleConfig:
         for key, owner in (("floor", "cosine"), ("milestones", "step"), ("gamma", "step")):
             if self.name != owner and getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} belongs to the schedule {owner!r}, not to {self.name!r}")
+                raise GafError(f"{key} belongs to the schedule {owner!r}, not to {self.name!r}")
         return self
 
 
@@ -186,21 +187,21 @@ class RunConfig(Config):
     @model_validator(mode="after")
     def _consistent(self) -> RunConfig:
         if (self.epochs is None) == (self.iterations is None):
-            raise ValueError("set epochs or iterations, one of the two")
+            raise GafError("set epochs or iterations, one of the two")
         if self.batch_size % self.accumulate:
-            raise ValueError(
+            raise GafError(
                 f"batch_size {self.batch_size} does not divide into accumulate={self.accumulate} parts"
             )
         return self
 
 
 def read(data: Any, kind: type[C] = RunConfig) -> C:
-    """A config from JSON text or from its values; ValueError says in one sentence what is wrong."""
+    """A config from JSON text or from its values; GafError says in one sentence what is wrong."""
     try:
         # Through JSON, where strict means what one expects: a list is a tuple, 1 is not True.
         return kind.model_validate_json(data if isinstance(data, str | bytes) else json.dumps(data))
     except ValidationError as error:
-        raise ValueError(explain(error, kind)) from None
+        raise GafError(explain(error, kind)) from None
 
 
 def matched_control(config: RunConfig) -> RunConfig:
@@ -212,9 +213,9 @@ def matched_control(config: RunConfig) -> RunConfig:
     """
     rule = config.optimizer
     if rule.activation is None:
-        raise ValueError(f"{config.name} has no activation, so there is no matched control of it")
+        raise GafError(f"{config.name} has no activation, so there is no matched control of it")
     if rule.sets_itself:
-        raise ValueError(
+        raise GafError(
             f"{rule.activation} has a slope for each tensor and step, so there is no matched control of it"
         )
     s = gaf.parse(rule.activation).slope

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.fabric import (
     DDPStrategy,
@@ -43,7 +44,7 @@ def make_fabric(config: RunConfig) -> Fabric:
         )
     except Exception as error:  # Fabric's own, for devices that are not there
         reason = " ".join(str(error).split())
-        raise ValueError(
+        raise GafError(
             f"accelerator={config.accelerator}, devices={devices} cannot be had here: {reason}"
         ) from error
     fabric.launch()
@@ -62,7 +63,7 @@ def _check_there_are(devices: int) -> None:
     """On CPUs a device is a process, and Fabric would start any number of them."""
     most = max(os.cpu_count() or 1, torch.cuda.device_count())
     if devices > most:
-        raise ValueError(f"devices={devices} is more than this machine has; set at most {most}")
+        raise GafError(f"devices={devices} is more than this machine has; set at most {most}")
 
 
 def _strategy(name: str, processes: int) -> Any:
@@ -98,7 +99,7 @@ def _precision(config: RunConfig) -> list[Any]:
     if config.precision == "32-true":
         return []
     if config.precision == "16-mixed" and config.strategy == "fsdp2":
-        raise ValueError("precision 16-mixed does not go with strategy fsdp2; use bf16-mixed")
+        raise GafError("precision 16-mixed does not go with strategy fsdp2; use bf16-mixed")
     device = _autocast_device(config.accelerator)
     scaler = torch.amp.GradScaler(device) if config.precision == "16-mixed" else None
     return [MixedPrecision(config.precision, device, scaler=scaler)]

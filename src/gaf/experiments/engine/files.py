@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from gaf.errors import GafError
+
 
 class DiskFull(OSError):
     """There was no room for a record or a checkpoint; the checkpoints before are whole."""
@@ -27,13 +29,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_json(path: Path, *keys: str) -> dict[str, Any]:
-    """The object in a file of ours; ValueError with a sentence where it, or one of its keys, is gone."""
+    """The object in a file of ours; GafError with a sentence where it, or one of its keys, is gone."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
+        raise GafError(f"{path} is damaged: {error}") from None
     if not isinstance(found, dict) or not found.keys() >= set(keys):
-        raise ValueError(f"{path} is damaged: it should hold {', '.join(keys)}")
+        raise GafError(f"{path} is damaged: it should hold {', '.join(keys)}")
     return found
 
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gaf.errors import GafError
 from gaf.experiments.engine import config as configs
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.files import read_json, write_json
@@ -29,24 +30,24 @@ def read_config(folder: Path) -> RunConfig:
     """The config of the run in a folder."""
     path = folder / CONFIG
     if not path.is_file():
-        raise ValueError(f"{folder} holds no run: there is no {CONFIG}")
+        raise GafError(f"{folder} holds no run: there is no {CONFIG}")
     try:
         return configs.read(path.read_bytes())
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise GafError(f"{path}: {error}") from None
 
 
 def check(folder: Path, config: RunConfig) -> bool:
-    """Whether the folder holds this very run; ValueError where it holds something else."""
+    """Whether the folder holds this very run; GafError where it holds something else."""
     if not folder.exists() or (folder.is_dir() and not _visible(folder)):
         return False
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
+        raise GafError(f"{folder} is not a folder")
     if not (folder / CONFIG).is_file():
-        raise ValueError(f"{folder} is not empty and holds no run; choose another folder")
+        raise GafError(f"{folder} is not empty and holds no run; choose another folder")
     difference = first_difference(read_config(folder), config)
     if difference:
-        raise ValueError(
+        raise GafError(
             f"{folder} holds another run: {difference}; a run keeps its config, so choose another "
             "folder (--out)"
         )
@@ -87,7 +88,7 @@ def begin(folder: Path, config: RunConfig, facts: dict[str, Any]) -> None:
     if path.is_file():
         first = read_json(path, "data", "resumed")
         if first["data"] != facts["data"]:
-            raise ValueError(
+            raise GafError(
                 f"the data has changed since the run in {folder} began; choose another folder"
             )
         first["resumed"].append(facts)
@@ -116,7 +117,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"another process is training in {folder}") from None
+            raise GafError(f"another process is training in {folder}") from None
         except OSError:  # a file system without locks
             pass
         yield

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from gaf.errors import GafError
 from gaf.experiments.engine.config import RunConfig, explain, keys, read
 from gaf.experiments.engine.near import did_you_mean
 
@@ -31,7 +32,7 @@ def override(config: RunConfig, changes: Sequence[str]) -> RunConfig:
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals:
-            raise ValueError(f"{change!r} is not key=value")
+            raise GafError(f"{change!r} is not key=value")
         key = key.strip()
         value = _value(key, text)
         _set(data, key, value)
@@ -39,7 +40,7 @@ def override(config: RunConfig, changes: Sequence[str]) -> RunConfig:
             lengths.add(key)
             data.update({other: None for other in LENGTHS if other != key})
     if len(lengths) > 1:
-        raise ValueError("set epochs or iterations, one of the two")
+        raise GafError("set epochs or iterations, one of the two")
     return read(data)
 
 
@@ -52,10 +53,10 @@ def _value(key: str, text: str) -> Any:
     if key.startswith(FREE):
         return value
     if key not in (known := keys()):
-        raise ValueError(f"a config has no key {key!r}{did_you_mean(key, known)}")
+        raise GafError(f"a config has no key {key!r}{did_you_mean(key, known)}")
     complaint = _complaint(key, value)
     if complaint and _complaint(key, text):
-        raise ValueError(complaint)
+        raise GafError(complaint)
     return text if complaint else value  # text: a name made of digits
 
 
@@ -80,5 +81,5 @@ def _set(data: dict[str, Any], key: str, value: Any) -> None:
     for part in path:
         inner = inner.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise ValueError(f"{key!r} goes into {part!r}, which holds a value")
+            raise GafError(f"{key!r} goes into {part!r}, which holds a value")
     inner[last] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gaf.errors import GafError
 from gaf.experiments.engine import checkpoint
 from gaf.experiments.engine.folder import read_config
 from gaf.experiments.engine.state import CHECKPOINTS
@@ -12,7 +13,7 @@ from gaf.experiments.engine.state import CHECKPOINTS
 def run_folder(place: Path) -> Path:
     """The folder of the run."""
     if not place.is_dir():
-        raise ValueError(f"there is no folder {place}, so it holds no run")
+        raise GafError(f"there is no folder {place}, so it holds no run")
     # absolute: named from beside it, a checkpoint has no parents
     return place.absolute().parent.parent if checkpoint.NAME.fullmatch(place.name) else place
 
@@ -26,5 +27,5 @@ def find(place: Path) -> tuple[Path, Path]:
     latest = checkpoint.latest(run / CHECKPOINTS)
     if latest is None:
         read_config(run)  # it says if there is no run at all
-        raise ValueError(f"the run in {run} has no checkpoint yet: train it first")
+        raise GafError(f"the run in {run} has no checkpoint yet: train it first")
     return run, latest

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
+from gaf.errors import GafError
 from gaf.experiments.engine.files import number, plain
 
 METRICS = "metrics.jsonl"
@@ -79,7 +80,7 @@ def _open(path: Path, length: int) -> IO[bytes]:
     file = open(path, "ab")  # noqa: SIM115 - closed in Records.close()
     if file.tell() < length:
         file.close()
-        raise ValueError(f"{path} is shorter than it was when the last checkpoint was written")
+        raise GafError(f"{path} is shorter than it was when the last checkpoint was written")
     file.truncate(length)
     file.seek(length)
     return file

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from gaf.errors import GafError
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.files import number, read_json
 
@@ -44,7 +45,7 @@ def read_result(folder: Path) -> Result:
     """The result of a finished run."""
     path = folder / folders.FINISHED
     if not path.is_file():
-        raise ValueError(f"the run in {folder} is not finished: there is no {folders.FINISHED}")
+        raise GafError(f"the run in {folder} is not finished: there is no {folders.FINISHED}")
     found = read_json(path, *(each.name for each in fields(Result)))
     for key in ("final", "best"):
         found[key] = {name: number(value) for name, value in found[key].items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from gaf.errors import GafError
 from gaf.experiments.engine import checkpoint, environment, rng
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
@@ -46,14 +47,14 @@ def train(
         progress: where to show how far it is; only the first process shows anything.
 
     Raises:
-        ValueError: the input is bad; the message is one sentence.
+        GafError: the input is bad; the message is one sentence.
         Interrupted: a signal came; a checkpoint of that moment has been written.
         DiskFull: the disk is full; the checkpoints before are whole.
     """
     folder = Path(folder)
     there = folders.check(folder, config)
     if there and not resume:
-        raise ValueError(f"{folder} holds this run already")
+        raise GafError(f"{folder} holds this run already")
     if (folder / folders.FINISHED).is_file():
         return read_result(folder)
     threads = config.threads or (folders.recorded_threads(folder) if there else None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.experiments.engine import rng
 from gaf.experiments.engine.config import RunConfig
 
@@ -49,7 +50,7 @@ class Sampler:
             processes,
         )
         if found.steps == 0:
-            raise ValueError(
+            raise GafError(
                 f"{samples} samples do not fill one batch of {config.batch_size}, and drop_last is set"
                 if samples
                 else "there are no samples to train on"

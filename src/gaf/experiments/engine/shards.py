@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from gaf.errors import GafError
+
 NOTE = "gaf_sharded"
 
 Pieces = dict[str, dict[str, Any]]
@@ -34,7 +36,7 @@ def take_apart(tree: Any, pieces: Pieces, path: str = "") -> Any:
 
 
 def put_together(tree: Any, parts: list[Pieces]) -> Any:
-    """The tree with whole tensors again; ValueError where a piece is missing."""
+    """The tree with whole tensors again; GafError where a piece is missing."""
     if isinstance(tree, dict) and NOTE in tree:
         return _whole(tree[NOTE], tree["shape"], [each for each in parts if tree[NOTE] in each])
     if isinstance(tree, dict):
@@ -47,7 +49,7 @@ def put_together(tree: Any, parts: list[Pieces]) -> Any:
 def _whole(path: str, shape: list[int], parts: list[Pieces]) -> Tensor:
     values = [part[path]["values"] for part in parts]
     if sum(each.numel() for each in values) != torch.Size(shape).numel():
-        raise ValueError(f"pieces of {path} are missing")
+        raise GafError(f"pieces of {path} are missing")
     whole = torch.empty(shape, dtype=values[0].dtype)
     for part, piece in zip(parts, values, strict=True):
         if piece.numel():  # a process may hold nothing of a small tensor

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
 from gaf.experiments.models.layers import ConvNet, chosen_depths, conv_norm, scaled
 
 # The convolutions keep the bias that the batch norm after them makes idle: the published counts have it.
@@ -77,9 +78,7 @@ def googlenet_cifar(
     published = tuple(map(len, STAGES))
     depths = chosen_depths(published, depths)
     if any(depth > most for depth, most in zip(depths, published, strict=True)):
-        raise ValueError(
-            f"depths can be at most {list(published)} for GoogLeNet, got {list(depths)}"
-        )
+        raise GafError(f"depths can be at most {list(published)} for GoogLeNet, got {list(depths)}")
     channels = scaled(192, width)
     stem = _conv(in_channels, channels, 3)
     stages: OrderedDict[str, nn.Module] = OrderedDict()

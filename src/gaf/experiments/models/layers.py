@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
+
 
 def conv(
     fan_in: int, fan_out: int, size: int, stride: int = 1, groups: int = 1, bias: bool = False
@@ -90,7 +92,7 @@ def initialise_he(model: nn.Module) -> nn.Module:
 def scaled(channels: int, width: float, multiple: int = 1) -> int:
     """``channels`` times ``width``, at least one, rounded to a multiple."""
     if isinstance(width, bool) or not isinstance(width, int | float) or not 0 < width < math.inf:
-        raise ValueError(f"width must be a number above 0, got {width!r}; 1 is the published model")
+        raise GafError(f"width must be a number above 0, got {width!r}; 1 is the published model")
     return max(1, round(channels * width / multiple)) * multiple
 
 
@@ -100,7 +102,7 @@ def chosen_depths(published: Sequence[int], depths: Sequence[int] | None) -> tup
         return tuple(published)
     listed = isinstance(depths, list | tuple)
     if not listed or len(depths) != len(published) or not all(map(is_count, depths)):
-        raise ValueError(
+        raise GafError(
             f"depths must be {len(published)} whole numbers above 0, got {depths!r}; "
             f"the published model has {list(published)}"
         )

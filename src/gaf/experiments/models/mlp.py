@@ -7,6 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
 from gaf.experiments.engine.near import did_you_mean
 from gaf.experiments.models.layers import is_count
 
@@ -39,10 +40,10 @@ class MLP(nn.Module):
         super().__init__()
         for name, value in (("depth", depth), ("width", width), ("size", size)):
             if not is_count(value):
-                raise ValueError(f"{name} of an mlp must be a whole number above 0, got {value!r}")
+                raise GafError(f"{name} of an mlp must be a whole number above 0, got {value!r}")
         if activation not in ACTIVATIONS:
             hint = did_you_mean(str(activation), ACTIVATIONS)
-            raise ValueError(f"unknown activation {activation!r} for an mlp{hint}")
+            raise GafError(f"unknown activation {activation!r} for an mlp{hint}")
         self.activation = activation
         sizes = [in_channels * size * size, *[width] * depth]
         self.hidden = nn.ModuleList(

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from gaf.errors import GafError
 from gaf.experiments.engine.near import did_you_mean
 from gaf.experiments.models.densenet import densenet_cifar
 from gaf.experiments.models.dpn import dpn26_cifar
@@ -82,7 +83,7 @@ def build(name: str, *, classes: int, in_channels: int = 3, **chosen: Any) -> nn
     for option in chosen:
         if option not in known:
             hint = did_you_mean(option, known) or "; it has none"
-            raise ValueError(f"unknown option {option!r} of the model {name}{hint}")
+            raise GafError(f"unknown option {option!r} of the model {name}{hint}")
     shape = {} if name in DECODERS else {"in_channels": in_channels}
     return _maker(name)(classes=classes, **shape, **chosen)
 
@@ -90,5 +91,5 @@ def build(name: str, *, classes: int, in_channels: int = 3, **chosen: Any) -> nn
 def _maker(name: str) -> Callable[..., nn.Module]:
     known = {**MODELS, **DETECTORS, **DECODERS}
     if name not in known:
-        raise ValueError(f"unknown model {name!r}{did_you_mean(name, known)}")
+        raise GafError(f"unknown model {name!r}{did_you_mean(name, known)}")
     return known[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
 from gaf.experiments.detection.defaults import GRIDS, default_boxes
 from gaf.experiments.models import vgg
 from gaf.experiments.models.layers import scaled
@@ -78,9 +79,7 @@ class SSD300(nn.Module):
         self._initialise()
         if weights is not None:
             if width != 1 or in_channels != 3:
-                raise ValueError(
-                    "weights of VGG-16 fit the published width 1 and colour images only"
-                )
+                raise GafError("weights of VGG-16 fit the published width 1 and colour images only")
             vgg.load(self.base, weights)
 
     def _initialise(self) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gaf.errors import GafError
 from gaf.experiments.models.layers import is_count
 
 STD = 0.02
@@ -70,11 +71,11 @@ class Transformer(nn.Module):
         super().__init__()
         for name, value in (("size", size), ("depth", depth), ("width", width), ("heads", heads)):
             if not is_count(value):
-                raise ValueError(
+                raise GafError(
                     f"{name} of a transformer must be a whole number above 0, got {value!r}"
                 )
         if width % heads:
-            raise ValueError(f"the width {width} of a transformer does not divide by heads={heads}")
+            raise GafError(f"the width {width} of a transformer does not divide by heads={heads}")
         self.elements = nn.Embedding(classes, width)
         self.places = nn.Embedding(size, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))

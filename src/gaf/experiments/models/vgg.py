@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
 from gaf.experiments.models.layers import scaled
 
 STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
@@ -74,7 +75,7 @@ def load(base: nn.Module, path: str) -> None:
                     own.copy_(read)
             except (KeyError, IndexError, RuntimeError) as error:
                 reason = str(error).partition("\n")[0]
-                raise ValueError(
+                raise GafError(
                     f"{path} does not hold VGG-16: {name} does not fit: {reason}"
                 ) from None
 
@@ -84,14 +85,14 @@ def _read(path: Path) -> Mapping[str, Tensor]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+        raise GafError(f"{path} cannot be read: {error.strerror}") from None
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"{path} holds no weights that can be read safely: {reason}") from None
+        raise GafError(f"{path} holds no weights that can be read safely: {reason}") from None
     if not isinstance(found, Mapping) or not all(
         isinstance(each, Tensor) for each in found.values()
     ):
-        raise ValueError(f"{path} does not hold the weights of a model by name")
+        raise GafError(f"{path} does not hold the weights of a model by name")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from gaf.errors import GafError
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.near import did_you_mean
 from gaf.experiments.recipes.beyond import beyond_recipes
@@ -34,7 +35,7 @@ def recipe(name: str) -> Recipe:
     """A recipe with what is known about it: its group, the paper's cell, whether it is a control."""
     name = SHORT.get(name, name)
     if name not in _recipes():
-        raise ValueError(f"unknown recipe {name!r}{_hint(name)}")
+        raise GafError(f"unknown recipe {name!r}{_hint(name)}")
     return _recipes()[name]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gaf.errors import GafError
 from gaf.experiments.comparison import Difference
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
@@ -43,7 +44,7 @@ def fill(
     """Run what is not finished yet in the folder, and write ``table.json`` there.
 
     Raises:
-        ValueError: the folder holds something else.
+        GafError: the folder holds something else.
         Stopped: a signal came; ``table.json`` holds what there is, and the same call goes on.
     """
     check_folder(folder, plan)
@@ -64,7 +65,7 @@ def check_folder(folder: Path, plan: Plan) -> None:
     if (folder / tables.TABLE).is_file():
         name = tables.read(folder).name
         if name != plan.name:
-            raise ValueError(f"{folder} holds the table {name}; choose another folder")
+            raise GafError(f"{folder} holds the table {name}; choose another folder")
 
 
 def so_far(plan: Plan, folder: Path) -> dict[str, Outcome]:

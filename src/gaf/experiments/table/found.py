@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+from gaf.errors import GafError
 from gaf.experiments.comparison import Difference, Number
 from gaf.experiments.engine import config as configs
 from gaf.experiments.engine.config import Config
@@ -99,11 +100,11 @@ def write(table: Filled, folder: Path) -> Path:
 
 
 def read(folder: Path) -> Filled:
-    """The table in a folder; ValueError says in one sentence what is wrong."""
+    """The table in a folder; GafError says in one sentence what is wrong."""
     path = folder / TABLE
     if not path.is_file():
-        raise ValueError(f"{folder} holds no table: there is no {TABLE}")
+        raise GafError(f"{folder} holds no table: there is no {TABLE}")
     try:
         return configs.read(path.read_bytes(), Filled)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise GafError(f"{path}: {error}") from None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gaf.errors import GafError
 from gaf.experiments import recipes
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.near import did_you_mean
@@ -98,11 +99,11 @@ def make(
         (['w/o GAF', 'Log (0.1, 20)', 'Log (0.2, 10)'], 10)
     """
     if name not in TABLES:
-        raise ValueError(f"there is no table {name!r}{did_you_mean(name, TABLES)}")
+        raise GafError(f"there is no table {name!r}{did_you_mean(name, TABLES)}")
     if scale not in SCALES:
-        raise ValueError(f"a table's scale is full or small, not {scale!r}")
+        raise GafError(f"a table's scale is full or small, not {scale!r}")
     if seeds < 1:
-        raise ValueError("a table needs at least one seed")
+        raise GafError("a table needs at least one seed")
     _check_changes(changes)
     known = _recipes(name, scale)
     where = _placement(known, placement, name)
@@ -128,7 +129,7 @@ def _check_changes(changes: Sequence[str]) -> None:
     for change in changes:
         if change.strip().startswith(FIXED):
             key = change.partition("=")[0].strip()
-            raise ValueError(
+            raise GafError(
                 f"{key} cannot be changed here: the table decides what differs from cell to cell, and "
                 "each run trains on one device"
             )
@@ -149,7 +150,7 @@ def _recipes(name: str, scale: Scale) -> list[Recipe]:
     ]
     if not found:
         models = ", ".join(dict.fromkeys(f"{data} {row}" for data, row, _ in table.cells))
-        raise ValueError(
+        raise GafError(
             f"Table {table.number} cannot be filled at {scale} scale yet: there are no recipes for {models}"
         )
     return [each for each in found if not each.control_of]
@@ -160,7 +161,7 @@ def _placement(known: Iterable[Recipe], wanted: str | None, name: str) -> str | 
     if wanted is None:
         return "momentum" if "momentum" in there else next(iter(sorted(map(str, there))), None)
     if wanted not in there:
-        raise ValueError(
+        raise GafError(
             f"in the recipes of {name} f acts on {', '.join(sorted(map(str, there)))}, not on {wanted!r}"
         )
     return wanted
@@ -175,7 +176,7 @@ def _chosen(wanted: Sequence[str], known: dict, what: str) -> set:
         hits = {key for key, names in known.items() if _plain(text) in map(_plain, names)}
         if not hits:
             every = {name for names in known.values() for name in names}
-            raise ValueError(f"the table has no {what} {text!r}{did_you_mean(text.lower(), every)}")
+            raise GafError(f"the table has no {what} {text!r}{did_you_mean(text.lower(), every)}")
         found |= hits
     return found
 

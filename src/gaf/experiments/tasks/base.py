@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
+
 if TYPE_CHECKING:
     from gaf.experiments.data.sources import Source
 
@@ -76,11 +78,11 @@ class Task:
         """Samples to evaluate on, all of them, in order."""
         raise self._left_out("test_source")
 
-    def _left_out(self, method: str) -> ValueError:
-        return ValueError(f"{type(self).__name__} does not say what its {method} is")
+    def _left_out(self, method: str) -> GafError:
+        return GafError(f"{type(self).__name__} does not say what its {method} is")
 
     def check(self, model: nn.Module) -> None:
-        """Raise ValueError with a sentence where model and data do not fit; called before training.
+        """Raise GafError with a sentence where model and data do not fit; called before training.
 
         By default the loss and the outcomes of two samples are computed, on the CPU.
         """
@@ -92,18 +94,16 @@ class Task:
             ]
             if lacks:
                 kind = type(source).__name__
-                raise ValueError(f"{me}.{which} gives a {kind}, which lacks {' and '.join(lacks)}")
+                raise GafError(f"{me}.{which} gives a {kind}, which lacks {' and '.join(lacks)}")
         with evaluating(model):
             loss = self._tried("loss", model, self.train_source())
             if not isinstance(loss, Tensor) or loss.ndim:
                 found = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
-                raise ValueError(
-                    f"{me}.loss gives {found}; it is one number, the mean of the batch"
-                )
+                raise GafError(f"{me}.loss gives {found}; it is one number, the mean of the batch")
             samples = min(2, len(self.test_source()))
             for name, rows in self._tried("outcomes", model, self.test_source()).items():
                 if not rows.ndim or len(rows) != samples:
-                    raise ValueError(
+                    raise GafError(
                         f"{me}.outcomes needs a row for each sample; for {samples} samples "
                         f"{name!r} has shape {tuple(rows.shape)}"
                     )
@@ -118,7 +118,7 @@ class Task:
             frames = traceback.extract_tb(error.__traceback__)
             mine = [each for each in frames if each.filename == inspect.getsourcefile(type(self))]
             place = f" ({Path(mine[-1].filename).name}:{mine[-1].lineno})" if mine else ""
-            raise ValueError(
+            raise GafError(
                 f"{type(self).__name__}.{method} fails on two samples: {first_line(error)}{place}"
             ) from error
 
@@ -146,7 +146,7 @@ class Task:
         """The score among metrics."""
         if self.score not in metrics:
             found = ", ".join(metrics)
-            raise ValueError(
+            raise GafError(
                 f"{type(self).__name__} is scored by {self.score!r}, but measures {found}"
             )
         return metrics[self.score]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gaf.errors import GafError
 from gaf.experiments.engine.near import did_you_mean
 from gaf.experiments.tasks.base import Task, evaluating, first_line
 
@@ -30,7 +31,7 @@ def load_sources(config: TaskConfig) -> tuple[Any, Any]:
     for option in options:
         if option not in known:
             hint = did_you_mean(option, known)
-            raise ValueError(f"unknown option {option!r} of the data {config.data}{hint}")
+            raise GafError(f"unknown option {option!r} of the data {config.data}{hint}")
     train = data.load(config.data, "train", **options)
     # what changes the images that are learned from is no part of the test
     options.pop("augment", None)
@@ -62,9 +63,7 @@ class Classification(Task):
 
         source, options = self.train_source(), dict(self.config.model_options)
         if "classes" in options:
-            raise ValueError(
-                f"the data decide the number of classes; {self.config.model} takes none"
-            )
+            raise GafError(f"the data decide the number of classes; {self.config.model} takes none")
         shape = {"in_channels": source.shape[0]} if len(source.shape) == 3 else {}
         return models.build(self.config.model, classes=len(source.classes), **{**shape, **options})
 
@@ -73,19 +72,17 @@ class Classification(Task):
         wanted = (2, len(source.classes))
         what = f"{self.config.model} and {self.config.data} do not fit: "
         if hasattr(source, "objects") or hasattr(model, "defaults"):
-            raise ValueError(f"{what}detectors, and data with boxes, want task.kind=detection")
+            raise GafError(f"{what}detectors, and data with boxes, want task.kind=detection")
         if len(source.shape) != 3:
-            raise ValueError(
-                f"{what}{self.config.data} are no images; text wants task.kind=language"
-            )
+            raise GafError(f"{what}{self.config.data} are no images; text wants task.kind=language")
         with evaluating(model):
             try:
                 found = model(torch.zeros(2, *source.shape))
             except RuntimeError as error:
                 reason = f"for images of {source.shape} the model says {first_line(error)}"
-                raise ValueError(what + reason) from error
+                raise GafError(what + reason) from error
         if tuple(found.shape) != wanted:
-            raise ValueError(
+            raise GafError(
                 f"{what}for {wanted[0]} images the model gives {tuple(found.shape)}, not {wanted}"
             )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor, nn
 
+from gaf.errors import GafError
 from gaf.experiments.detection.loss import Losses, match, multibox_loss
 from gaf.experiments.detection.metric import Detections, average_precisions
 from gaf.experiments.detection.nms import detect
@@ -35,10 +36,10 @@ class Detection(Task):
         from gaf.experiments.models import registry
 
         if config.label_smoothing:
-            raise ValueError("SSD's loss has no label smoothing: leave label_smoothing at 0")
+            raise GafError("SSD's loss has no label smoothing: leave label_smoothing at 0")
         if config.model not in registry.DETECTORS:
             known = ", ".join(registry.DETECTORS)
-            raise ValueError(f"{config.model} is no detector; a detection task takes {known}")
+            raise GafError(f"{config.model} is no detector; a detection task takes {known}")
         self.config = config
 
     @cached_property
@@ -48,11 +49,11 @@ class Detection(Task):
         train, test = load_sources(self.config)
         for source in (train, test):
             if not isinstance(source, VocSource):
-                raise ValueError(
+                raise GafError(
                     f"{self.config.data} has no boxes to find; use voc, voc2007 or voc2012"
                 )
         if not (~test.objects().difficult).any():
-            raise ValueError(f"the test images of {self.config.data} show no object to find")
+            raise GafError(f"the test images of {self.config.data} show no object to find")
         return train, test
 
     def train_source(self) -> VocSource:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gaf.errors import GafError
 from gaf.experiments.tasks.base import Task
 from gaf.experiments.tasks.classification import load_sources
 
@@ -36,7 +37,7 @@ class Language(Task):
 
         if config.model not in registry.DECODERS:
             known = ", ".join(registry.DECODERS)
-            raise ValueError(f"{config.model} is no decoder; a language task takes {known}")
+            raise GafError(f"{config.model} is no decoder; a language task takes {known}")
         self.config = config
 
     @cached_property
@@ -45,7 +46,7 @@ class Language(Task):
 
         train, test = load_sources(self.config)
         if not isinstance(train, TextSource):
-            raise ValueError(f"{self.config.data} is no text to read; use text")
+            raise GafError(f"{self.config.data} is no text to read; use text")
         return train, test
 
     def train_source(self) -> TextSource:
@@ -59,7 +60,7 @@ class Language(Task):
 
         source, options = self.train_source(), dict(self.config.model_options)
         if taken := {"classes", "size"} & set(options):
-            raise ValueError(
+            raise GafError(
                 f"the data decide {taken.pop()} of {self.config.model}; "
                 "the length of a window is task.data_options.size"
             )

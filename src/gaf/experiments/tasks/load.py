@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaf.errors import GafError
 from gaf.experiments.engine.near import did_you_mean
 from gaf.experiments.tasks.base import Task
 from gaf.experiments.tasks.classification import Classification
@@ -32,7 +33,7 @@ def load_task(config: TaskConfig) -> Task:
     if not config.own:
         if config.kind not in BUILT_IN:
             hint = did_you_mean(config.kind, BUILT_IN)
-            raise ValueError(
+            raise GafError(
                 f"unknown kind of task {config.kind!r}{hint} (a task of your own: 'my_module:make_task')"
             )
         return BUILT_IN[config.kind](config)
@@ -40,10 +41,10 @@ def load_task(config: TaskConfig) -> Task:
     try:
         inspect.signature(make).bind(**config.options)
     except TypeError as error:
-        raise ValueError(f"{config.kind} and task.options do not fit: {error}") from None
+        raise GafError(f"{config.kind} and task.options do not fit: {error}") from None
     task = make(**config.options)
     if not isinstance(task, Task):
-        raise ValueError(
+        raise GafError(
             f"{config.kind} gave {type(task).__name__}, not a gaf.experiments.tasks.Task"
         )
     return task
@@ -59,11 +60,11 @@ def import_maker(kind: str) -> Callable[..., object]:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever a module of the user's may raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ValueError(f"the task {kind} cannot be imported: {reason}") from error
+        raise GafError(f"the task {kind} cannot be imported: {reason}") from error
     make = getattr(module, name, None)
     if not callable(make):
         public = [
             each for each in vars(module) if callable(getattr(module, each)) and each[0] != "_"
         ]
-        raise ValueError(f"{module_name} has no function {name!r}{did_you_mean(name, public)}")
+        raise GafError(f"{module_name} has no function {name!r}{did_you_mean(name, public)}")
     return make

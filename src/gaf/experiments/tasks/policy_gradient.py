@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from gaf.errors import GafError
 from gaf.experiments.data import cartpole
 from gaf.experiments.data.cartpole import Episodes, Noise
 from gaf.experiments.engine.near import did_you_mean
@@ -54,13 +55,13 @@ class PolicyGradient(Task):
     def __init__(self, config: TaskConfig) -> None:
         if config.data != "cartpole":
             hint = did_you_mean(config.data, ["cartpole"])
-            raise ValueError(f"unknown environment {config.data!r}{hint}")
+            raise GafError(f"unknown environment {config.data!r}{hint}")
         if config.model != "mlp":
-            raise ValueError(
+            raise GafError(
                 f"{config.model} is no policy; a policy-gradient task takes a perceptron, mlp"
             )
         if config.label_smoothing:
-            raise ValueError("an agent has no labels: leave label_smoothing at 0")
+            raise GafError("an agent has no labels: leave label_smoothing at 0")
         self.config = config
 
     @cached_property
@@ -70,9 +71,9 @@ class PolicyGradient(Task):
         for option, value in options.items():
             if option not in known:
                 hint = did_you_mean(option, known)
-                raise ValueError(f"unknown option {option!r} of the environment cartpole{hint}")
+                raise GafError(f"unknown option {option!r} of the environment cartpole{hint}")
             if not is_count(value):
-                raise ValueError(
+                raise GafError(
                     f"{option} of cartpole must be a whole number above 0, got {value!r}"
                 )
         return Episodes("train", **options), Episodes("test", **options)
@@ -90,7 +91,7 @@ class PolicyGradient(Task):
         # four numbers are seen, which a perceptron for images takes as that many colours of one point
         given = {"classes": len(source.classes), "in_channels": source.shape[0], "size": 1}
         if taken := given.keys() & options.keys():
-            raise ValueError(f"the environment decides {taken.pop()} of {self.config.model}")
+            raise GafError(f"the environment decides {taken.pop()} of {self.config.model}")
         return models.build(self.config.model, **given, **options)  # type: ignore[arg-type]
 
     def loss(self, model: nn.Module, batch: Noise) -> Tensor:
@@ -114,7 +115,7 @@ def play(model: nn.Module, noise: Noise) -> Played:
     """Let the policy act in an environment for each episode, until all have ended."""
     if any(isinstance(p, DTensor) for p in model.parameters()):
         # episodes end at different steps, and a sharded layer waits for the other processes at each
-        raise ValueError("a policy-gradient task does not run on sharded weights: use strategy=ddp")
+        raise GafError("a policy-gradient task does not run on sharded weights: use strategy=ddp")
     environments = cartpole.begin(noise.starts)
     seen, playing = noise.starts.float().numpy(), np.ones(len(noise.starts), dtype=bool)
     history = []

@@ -37,6 +37,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.kernels import native
 from gaf.kernels.native import FUNCTIONS
 from gaf.kernels.triton import functions
@@ -295,7 +296,7 @@ def adam(
     """One step of Adam on f(gradient), in place; ``tops`` is empty without amsgrad."""
     for w, step in zip(ws, steps, strict=True):
         if step.device != w.device or step.dtype != steps[0].dtype:
-            raise ValueError(
+            raise GafError(
                 f"a step count is {step.dtype} on {step.device}: Adam's kernel counts on the device of the "
                 f"parameter, {w.device} (capturable=True or fused=True puts counts there), in one dtype"
             )

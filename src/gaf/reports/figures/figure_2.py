@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gaf.errors import GafError
 from gaf.functions import Arctan
 from gaf.landscape import Surface, equivalent
 from gaf.reports.figures import style
@@ -29,7 +30,7 @@ class Saddle(Figure):
         super().__init__(settings)
         self.f = Arctan(settings.alpha, settings.beta)
         if self.f.slope <= 1:
-            raise ValueError(
+            raise GafError(
                 "figure 2 shows how small gradients are enlarged, which needs alpha * beta > 1, "
                 f"got {self.f.slope:g}"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gaf.errors import GafError
 from gaf.reports.figures.base import Figure
 from gaf.reports.figures.figure_1 import Surfaces
 from gaf.reports.figures.figure_2 import Saddle
@@ -18,5 +19,5 @@ def find(number: int) -> type[Figure]:
     """The figure of a number."""
     if number not in FIGURES:
         known = ", ".join(map(str, FIGURES))
-        raise ValueError(f"figure {number} cannot be drawn; choose from {known}")
+        raise GafError(f"figure {number} cannot be drawn; choose from {known}")
     return FIGURES[number]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gaf.errors import GafError
 from gaf.theory import bounds, convergence, curvature, definition, lemmas, saddle, vanishing
 from gaf.theory.statements import checks
 from gaf.theory.statements.data import Statement
@@ -179,4 +180,4 @@ def find(name: str) -> Statement:
         if statement.name == wanted:
             return statement
     known = ", ".join(statement.name for statement in STATEMENTS)
-    raise ValueError(f"there is no statement {name!r}; there are {known}")
+    raise GafError(f"there is no statement {name!r}; there are {known}")
