@@ -4,24 +4,33 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest
 BENCH ?= --growth --training --save
+SEED ?= $(shell date +%s)
+TORCH ?= 2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint bench docs dist clean
+.PHONY: help setup demo test test-slow fuzz lint bench docs dist extras compat pins check-pins clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## make the virtual environment .venv, with pinned versions
 
 demo: $(READY) ## does it help? gaf compare on digits, two minutes, ends with a page (again: rm -r runs/demo)
 	@$(BIN)/gaf compare --out runs/demo
 
 test: $(READY) ## run the tests and the examples in docstrings, README and examples/
-	@$(PYTEST) -n 2 -m "not slow"
+	@$(PYTEST) -n 2 -m "not slow and not install"
 
 # pytest exits with 5 when it finds nothing to run, and there may be no slow test.
 test-slow: $(READY) ## run the tests marked slow
-	@$(PYTEST) -n 2 -m slow --durations=30 || { code=$$?; test $$code -eq 5 && echo "There are no slow tests."; }
+	@$(PYTEST) -n 2 -m "slow and not install" --durations=30 || { code=$$?; test $$code -eq 5 && echo "There are no slow tests."; }
+
+fuzz: $(READY) ## run the property tests on new random examples (SEED=1: on those of that seed)
+	@echo "seed $(SEED)"
+	@$(PYTEST) -q -n 2 -m "hypothesis and not install" --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) tests
 
 lint: $(READY) ## check style (ruff) and types (pyright)
 	@$(BIN)/ruff check .
@@ -37,17 +46,41 @@ docs: $(READY) ## build the site in docs/_build/html; links resolve, commands ex
 	@$(BIN)/python docs/blocks.py
 
 # The wheel is built from the sdist, so that a file missing there is missed here. Only the core and what the tests import
-# are installed, away from this folder's src/.
+# are installed, away from this folder's src/. `make test` has run the tests of the same code; these show that the wheel
+# holds all of it, with the kernels that were built.
 CLEAN := build/clean
-CORE_TESTS := tests/functions tests/optim tests/kernels
-dist: $(READY) ## build the sdist and the wheel, install it in a clean environment, run the core tests there
+WHEEL_TESTS := tests/functions/test_values.py tests/optim/test_single_foreach.py tests/kernels/test_native.py
+dist: $(READY) ## build the sdist and the wheel, install it in a clean environment, try it there
 	@rm -rf dist $(CLEAN)
 	@$(BIN)/python -m build
 	@$(PYTHON) -m venv $(CLEAN)
-	@$(CLEAN)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt dist/*.whl
+	@$(CLEAN)/bin/python $(PIP_INSTALL) dist/*.whl
 	@cd build && clean/bin/python -c 'import gaf; print("gaf", gaf.__version__, "from", gaf.__file__)'
-	@$(CLEAN)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt pytest pytest-xdist hypothesis numpy rich typer
-	@$(CLEAN)/bin/python -m pytest -q -n 2 -m "not slow" $(CORE_TESTS)
+	@$(CLEAN)/bin/python $(PIP_INSTALL) pytest pytest-xdist hypothesis numpy rich typer
+	@$(CLEAN)/bin/python -m pytest -q -n 2 -m "not slow" $(WHEEL_TESTS)
+
+extras: dist ## install the wheel with each extra alone and use it (minutes)
+	@$(PYTEST) -m install -n 0 -v tests/test_extras.py
+
+compat: $(READY) ## the core tests on another Python with the torch of PyPI (PYTHON=python3.12 TORCH=2.13.0)
+	@$(PYTHON) tests/compat.py $(TORCH)
+
+# `uv` reads the metadata of the package index, so that torch's own requirements are those that a Linux machine gets.
+COMPILE := $(BIN)/uv pip compile -q --no-annotate --all-extras pyproject.toml
+pins: $(READY) ## write constraints.txt anew, keeping the versions that still fit (UPGRADE=--upgrade: the newest)
+	@mkdir -p build && echo "torch==$(TORCH)" > build/torch.txt
+	@$(COMPILE) --universal --python-version 3.10 -c build/torch.txt $(UPGRADE) \
+		--custom-compile-command "make pins" -o constraints.txt
+
+SYSTEMS ?= x86_64-manylinux_2_28
+PYTHONS ?= 3.10 3.11 3.12 3.13 3.14
+check-pins: $(READY) ## the pins have a solution in wheels on every Python, as the package index has torch
+	@for system in $(SYSTEMS); do for version in $(PYTHONS); do \
+		MACOSX_DEPLOYMENT_TARGET=14.0 $(COMPILE) --no-header --only-binary :all: -c constraints.txt \
+			--python-version $$version --python-platform $$system -o build/pins-$$version.txt || exit 1; \
+		echo "$$system, Python $$version: $$(grep -c == build/pins-$$version.txt) packages"; \
+		rm build/pins-$$version.txt; \
+	done; done
 
 clean: ## remove the virtual environment, builds and caches
 	rm -rf $(VENV) build dist docs/_build src/*.egg-info .pytest_cache .ruff_cache .hypothesis
@@ -60,6 +93,6 @@ $(READY): pyproject.toml constraints.txt setup.py $(wildcard src/gaf/kernels/csr
 		{ echo "error: $(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "Installing activated-gradients and its tools into $(VENV) (a minute or two the first time) ..."
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@$(BIN)/python $(PIP_INSTALL) -e '.[dev]'
 	@$(BIN)/python -c 'from gaf.kernels import available; print("Native kernels:", ", ".join(available()["native"]) or "none (no C compiler was found), torch operations serve")'
 	@touch $@

@@ -1,6 +1,8 @@
 """The native kernels: plain C, optional. Everything else is in pyproject.toml."""
 
+import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -14,7 +16,7 @@ SCHEDULING = ["-fschedule-insns", "-fsched-pressure"]
 
 
 class BuildKernels(build_ext):
-    """With the flags that the compiler at hand knows."""
+    """With the flags that the compiler at hand knows, and as many files at once as there are processors."""
 
     def build_extensions(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -26,6 +28,14 @@ class BuildKernels(build_ext):
                     extension.extra_compile_args += SCHEDULING
             except CompileError:
                 pass
+        one_after_another = self.compiler.compile
+
+        def at_once(sources, **options):
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                objects = pool.map(lambda source: one_after_another([source], **options), sources)
+                return [name for names in objects for name in names]
+
+        self.compiler.compile = at_once
         super().build_extensions()
 
 

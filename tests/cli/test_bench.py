@@ -1,4 +1,4 @@
-"""`gaf bench` as people run it, in a process of its own. No test looks at how long anything took."""
+"""`gaf bench` as people run it. No test looks at how long anything took."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gaf.cli.app import run
 from gaf.cli.bench.contenders import FUNCTIONS
 from gaf.cli.bench.targets import CLAIMS
 from gaf.kernels import native
@@ -42,10 +43,12 @@ def quick(tmp_path_factory):
     return folder, done
 
 
-def test_help_shows_an_example():
-    done = gaf("bench", "--help")
-    assert done.returncode == 0
-    assert "Example: gaf bench" in done.stdout
+def test_help_shows_an_example(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run(["bench", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "Example: gaf bench" in out
     for option in (
         "--shapes",
         "--growth",
@@ -55,13 +58,12 @@ def test_help_shows_an_example():
         "--json",
         "--save",
     ):
-        assert option in done.stdout
+        assert option in out
 
 
-def test_without_arguments_the_command_lists_its_commands():
-    done = gaf()
-    assert done.returncode == 0
-    assert "bench" in done.stdout
+def test_without_arguments_the_command_lists_its_commands(capsys):
+    assert run([]) == 0
+    assert "bench" in capsys.readouterr().out
 
 
 def test_version():
@@ -70,17 +72,19 @@ def test_version():
     assert re.fullmatch(r"gaf \d+\.\d+\.\d+\S*\n", done.stdout)
 
 
-def test_kernels_tells_what_serves_which_dtype(tmp_path):
-    done = gaf("bench", "--kernels", "--json", str(tmp_path / "kernels.json"))
-    assert (done.returncode, done.stderr) == (0, "")
+def test_kernels_tells_what_serves_which_dtype(tmp_path, capsys):
+    assert run(["bench", "--kernels", "--json", str(tmp_path / "kernels.json")]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
     found = json.loads((tmp_path / "kernels.json").read_text("utf-8"))
     assert found["served_by"].keys() >= {"float32", "float64", "bfloat16", "float16"}
     assert set(found["served_by"]["float32"]) >= set(FUNCTIONS)
     for isa in found["native"]:
-        assert isa in done.stdout
+        assert isa in out
         assert found["served_by"]["float32"]["arctan"] == "native"
 
 
+@pytest.mark.slow
 def test_quick_prints_every_table_and_plain_progress(quick):
     _, done = quick
     assert done.returncode == 0, done.stderr
@@ -90,6 +94,7 @@ def test_quick_prints_every_table_and_plain_progress(quick):
         assert title in done.stdout
 
 
+@pytest.mark.slow
 def test_quick_json_is_complete(quick):
     folder, _ = quick
     found = json.loads((folder / "out.json").read_text("utf-8"))
@@ -124,6 +129,7 @@ def test_quick_json_is_complete(quick):
     assert len(found["targets"]) == len(CLAIMS) + 4  # two kinds of step, two optimizers: memory
 
 
+@pytest.mark.slow
 def test_quick_measures_memory(quick):
     folder, _ = quick
     rows = json.loads((folder / "out.json").read_text("utf-8"))["memory"]["rows"]
@@ -134,6 +140,7 @@ def test_quick_measures_memory(quick):
             assert row["peak"] >= 64_000 * 4 / 4  # a list of all, or of the quarter Adam works on
 
 
+@pytest.mark.slow
 def test_saved_results_name_neither_host_nor_path(quick):
     folder, _ = quick
     saved = sorted((folder / "benchmarks" / "results").iterdir())
@@ -164,22 +171,24 @@ def test_saved_results_name_neither_host_nor_path(quick):
         (["wrong"], "wrong"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(args, says, tmp_path):
-    done = gaf(*args, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("gaf: ")
-    assert done.stderr.count("\n") == 1
-    assert says in done.stderr
+def test_bad_input_is_one_line_and_status_2(args, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(args) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("gaf: ")
+    assert err.count("\n") == 1
+    assert says in err
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not native.INSTRUCTION_SETS, reason="the native kernels were not built")
-def test_a_wrong_instruction_set_is_bad_input_too(monkeypatch):
+def test_a_wrong_instruction_set_is_bad_input_too(monkeypatch, capsys):
     monkeypatch.setenv("GAF_ISA", "mmx")
-    done = gaf("bench", "--kernels")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "GAF_ISA" in done.stderr
+    assert run(["bench", "--kernels"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "GAF_ISA" in err
 
 
 @pytest.mark.parametrize("package", ["typer", "rich"])
@@ -198,6 +207,7 @@ def test_importing_gaf_does_not_import_the_command():
     assert gaf(code=code).stdout.strip() == "set()"
 
 
+@pytest.mark.slow
 def test_ctrl_c_prints_what_there_is(tmp_path):
     out = tmp_path / "out.json"
     args = [*QUICK, "--repeats", "1000000", "--json", str(out)]
@@ -209,14 +219,14 @@ def test_ctrl_c_prints_what_there_is(tmp_path):
     )
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", code, *args]
-    run = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
-    assert run.stderr is not None
-    assert "Tiny tensors" in run.stderr.readline()  # it has begun to measure
+    measuring = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+    assert measuring.stderr is not None
+    assert "Tiny tensors" in measuring.stderr.readline()  # it has begun to measure
     with pytest.raises(subprocess.TimeoutExpired):
-        run.wait(3)
-    run.send_signal(signal.SIGINT)
-    stdout, stderr = run.communicate(timeout=120)
-    assert run.returncode == 130
+        measuring.wait(3)
+    measuring.send_signal(signal.SIGINT)
+    stdout, stderr = measuring.communicate(timeout=120)
+    assert measuring.returncode == 130
     assert "interrupted" in stderr
     assert "Traceback" not in stderr
     assert "Targets, from a benchmark that was interrupted" in stdout

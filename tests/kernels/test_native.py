@@ -17,6 +17,7 @@ from gaf.cli.bench.memory import allocations
 from gaf.kernels import native
 from gaf.optim import rules
 from gaf.optim.select import implementation
+from tests.pairs import pairs_first
 
 if not native.INSTRUCTION_SETS:
     pytest.skip("the native kernels were not built", allow_module_level=True)
@@ -84,9 +85,13 @@ SGD_CASES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", native.TYPES, ids=str)
-@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
-@pytest.mark.parametrize("name", native.FUNCTIONS)
+@pairs_first(
+    "isa",
+    isa=native.INSTRUCTION_SETS,
+    name=list(native.FUNCTIONS),
+    placement=gaf.PLACEMENTS,
+    dtype=list(native.TYPES),
+)
 def test_sgd(isa, name, placement, dtype):
     for case in SGD_CASES:
         if placement == "momentum" and "momentum" not in case:
@@ -100,9 +105,13 @@ def test_sgd(isa, name, placement, dtype):
         )
 
 
-@pytest.mark.parametrize("dtype", native.TYPES, ids=str)
-@pytest.mark.parametrize("kind", [gaf.Adam, gaf.AdamW])
-@pytest.mark.parametrize("name", native.FUNCTIONS)
+@pairs_first(
+    "isa",
+    isa=native.INSTRUCTION_SETS,
+    name=list(native.FUNCTIONS),
+    kind=[gaf.Adam, gaf.AdamW],
+    dtype=list(native.TYPES),
+)
 def test_adam(isa, name, kind, dtype):
     for amsgrad, decay, maximize in itertools.product([False, True], [0.0, 0.1], [False, True]):
         kwargs = {

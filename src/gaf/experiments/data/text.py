@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -106,6 +105,7 @@ def read(path: Path) -> tuple[Tensor, tuple[str, ...], str]:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DamagedFile(f"{path} is no UTF-8 text: byte {error.start} is not") from None
-    points = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
-    found, codes = np.unique(points, return_inverse=True)
-    return torch.from_numpy(codes), tuple(map(chr, found.tolist())), digest
+    # an empty buffer has no tensor
+    points = torch.frombuffer(bytearray(text.encode("utf-32-le")) or bytearray(4), dtype=torch.int32)
+    characters, codes = points[: len(text)].unique(return_inverse=True)
+    return codes, tuple(map(chr, characters.tolist())), digest
