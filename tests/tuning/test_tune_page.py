@@ -1,8 +1,6 @@
 """The page of a tuning and the pages of documentation."""
 
 import json
-import runpy
-import types
 from pathlib import Path
 
 import pytest
@@ -51,18 +49,6 @@ def test_the_committed_result_keeps_the_promises():
     assert not {int(row[1]) for row in winner} & set(RECORD["score"]["seeds"])
     assert sum(float(row[3]) > 0.9 for row in winner) >= 8
     assert len(winner) == 10
-
-
-@pytest.mark.slow
-def test_the_blocks_of_the_pages_run():
-    check = types.SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "check.py")))
-    for name in ("tuning.md", "landscape.md"):
-        page = ROOT / "docs" / name
-        blocks = list(check.python_blocks(page.read_text("utf-8")))
-        assert blocks
-        module: dict = {}
-        for first_line, code in blocks:
-            exec(check.compile_block(code, first_line, page), module)
 
 
 @needs_chromium

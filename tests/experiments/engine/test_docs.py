@@ -1,8 +1,6 @@
-"""docs/training.md tells the truth: its Python runs, its recipes, keys and files exist."""
+"""docs/training.md tells the truth: its recipes, keys and files exist."""
 
 import re
-import runpy
-import types
 from pathlib import Path
 
 from gaf.experiments import recipes
@@ -10,14 +8,6 @@ from gaf.experiments.engine.config import keys
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "training.md"
-CHECK = types.SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "check.py")))
-
-
-def test_blocks_run():
-    module: dict = {}
-    for first_line, code in CHECK.python_blocks(PAGE.read_text("utf-8")):
-        exec(CHECK.compile_block(code, first_line, PAGE), module)
-    assert module["result"].steps > 0
 
 
 def test_every_key_is_explained():
