@@ -28,12 +28,29 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 @pytest.fixture(scope="session")
-def data_dir() -> Path:
-    """The folder that GAF_DATA names; a test that needs it is skipped where it is not set."""
-    value = os.environ.get("GAF_DATA")
-    if not value:
-        pytest.skip("needs data: set GAF_DATA to the folder with the data subsets")
-    folder = Path(value).resolve()
+def generated_data(tmp_path_factory) -> Path:
+    """Small generated datasets, written once for each process."""
+    from tests.experiments.data import folders  # needs more than the tests of the core have
+
+    return folders.generate(tmp_path_factory.mktemp("generated"))
+
+
+@pytest.fixture(
+    scope="module", params=["generated", *(["real"] if os.environ.get("GAF_DATA") else [])]
+)
+def data_dir(request: pytest.FixtureRequest) -> Path:
+    """A folder with data: the generated one, and also the one that GAF_DATA names, where it is set."""
+    if request.param == "generated":
+        return request.getfixturevalue("generated_data")
+    folder = Path(os.environ["GAF_DATA"]).resolve()
     if not folder.is_dir():
-        pytest.fail(f"GAF_DATA names {value}, which is not a folder")
+        pytest.fail(f"GAF_DATA names {os.environ['GAF_DATA']}, which is not a folder")
     return folder
+
+
+@pytest.fixture
+def contents(data_dir, generated_data):
+    """What ``data_dir`` holds."""
+    from tests.experiments.data import folders
+
+    return folders.GENERATED if data_dir == generated_data else folders.REAL

@@ -29,8 +29,9 @@ QUICK = (
 
 
 @pytest.fixture(autouse=True)
-def _data(data_dir: Path) -> None:
-    """Recipes find the subset through GAF_DATA, which is set."""
+def _data(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recipes find the subset through GAF_DATA."""
+    monkeypatch.setenv("GAF_DATA", str(data_dir))
 
 
 def config(name: str = BASE, *changes: str):
