@@ -27,25 +27,37 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+# The folders that tests read: generated files, and the real subsets where GAF_DATA names them.
+DATA = ["generated", "real"] if os.environ.get("GAF_DATA") else ["generated"]
+
+
 @pytest.fixture(scope="session")
 def generated_data(tmp_path_factory) -> Path:
-    """Small generated datasets, written once for each process."""
+    """Small datasets, written once in each process."""
     from tests.experiments.data import folders  # needs more than the tests of the core have
 
     return folders.generate(tmp_path_factory.mktemp("generated"))
 
 
-@pytest.fixture(
-    scope="module", params=["generated", *(["real"] if os.environ.get("GAF_DATA") else [])]
-)
+@pytest.fixture(scope="module", params=DATA)
 def data_dir(request: pytest.FixtureRequest) -> Path:
-    """A folder with data: the generated one, and also the one that GAF_DATA names, where it is set."""
+    """A folder with data, each in turn; a slow test has one."""
     if request.param == "generated":
         return request.getfixturevalue("generated_data")
     folder = Path(os.environ["GAF_DATA"]).resolve()
     if not folder.is_dir():
         pytest.fail(f"GAF_DATA names {os.environ['GAF_DATA']}, which is not a folder")
     return folder
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A slow test reads the real data where there are any, and not the generated ones besides."""
+    for item in list(items):
+        callspec = getattr(item, "callspec", None)
+        data = callspec.params.get("data_dir") if callspec else None
+        if data not in (None, DATA[-1]) and item.get_closest_marker("slow"):
+            items.remove(item)
+            config.hook.pytest_deselected(items=[item])
 
 
 @pytest.fixture
