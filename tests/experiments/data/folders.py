@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
-from gaf.experiments.data import catalog, names
-from gaf.experiments.data.folder_source import MEAN
+from gaf.experiments.data import names
 
 
 class Contents(NamedTuple):
@@ -74,6 +73,10 @@ GENERATED = Contents(
     text="subset",
 )
 
+# As published, of each channel.
+CIFAR100_MEAN, CIFAR100_STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+
 WNIDS = (
     *("n01440764", "n02102040", "n02979186", "n03000684", "n03028079"),
     *("n03394916", "n03417042", "n03425413", "n03445777", "n03888257"),
@@ -97,7 +100,7 @@ def generate(root: Path) -> Path:
 def cifar100(folder: Path, rng: np.random.Generator) -> None:
     """Official records (coarse label, fine label, 3072 bytes); each hundred holds each class once."""
     folder.mkdir(parents=True)
-    mean, std = (np.array(each)[:, None] for each in (catalog.CIFAR100.mean, catalog.CIFAR100.std))
+    mean, std = (np.array(each)[:, None] for each in (CIFAR100_MEAN, CIFAR100_STD))
     for name, count in zip(("train", "test"), GENERATED.cifar100, strict=True):
         fine = np.concatenate([rng.permutation(100) for _ in range(count // 100)])
         # uniform on mean ± √3 std, so that mean and standard deviation are the published ones
@@ -110,7 +113,7 @@ def cifar100(folder: Path, rng: np.random.Generator) -> None:
 
 def picture(rng: np.random.Generator, size: tuple[int, int]) -> Image.Image:
     """Soft spots of colour, on average as bright as a photograph of ImageNet."""
-    spots = rng.random((6, 6, 3)) * 2 * np.array(MEAN)
+    spots = rng.random((6, 6, 3)) * 2 * np.array(IMAGENET_MEAN)
     image = Image.fromarray((255 * spots.clip(0, 1)).astype(np.uint8))
     return image.resize(size, Image.Resampling.BICUBIC)
 
