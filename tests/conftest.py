@@ -30,13 +30,42 @@ hypothesis.settings.register_profile("fuzz", deadline=None, database=None, print
 hypothesis.settings.load_profile("same")
 
 
+# The folders that tests read: generated files, and the real subsets where GAF_DATA names them.
+DATA = ["generated", "real"] if os.environ.get("GAF_DATA") else ["generated"]
+
+
 @pytest.fixture(scope="session")
-def data_dir() -> Path:
-    """The folder that GAF_DATA names; a test that needs it is skipped where it is not set."""
-    value = os.environ.get("GAF_DATA")
-    if not value:
-        pytest.skip("needs data: set GAF_DATA to the folder with the data subsets")
-    folder = Path(value).resolve()
+def generated_data(tmp_path_factory) -> Path:
+    """Small datasets, written once in each process."""
+    from tests.experiments.data import folders  # needs more than the tests of the core have
+
+    return folders.generate(tmp_path_factory.mktemp("generated"))
+
+
+@pytest.fixture(scope="module", params=DATA)
+def data_dir(request: pytest.FixtureRequest) -> Path:
+    """A folder with data, each in turn; a slow test has one."""
+    if request.param == "generated":
+        return request.getfixturevalue("generated_data")
+    folder = Path(os.environ["GAF_DATA"]).resolve()
     if not folder.is_dir():
-        pytest.fail(f"GAF_DATA names {value}, which is not a folder")
+        pytest.fail(f"GAF_DATA names {os.environ['GAF_DATA']}, which is not a folder")
     return folder
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A slow test reads the real data where there are any, and not the generated ones besides."""
+    for item in list(items):
+        callspec = getattr(item, "callspec", None)
+        data = callspec.params.get("data_dir") if callspec else None
+        if data not in (None, DATA[-1]) and item.get_closest_marker("slow"):
+            items.remove(item)
+            config.hook.pytest_deselected(items=[item])
+
+
+@pytest.fixture
+def contents(data_dir, generated_data):
+    """What ``data_dir`` holds."""
+    from tests.experiments.data import folders
+
+    return folders.GENERATED if data_dir == generated_data else folders.REAL

@@ -65,7 +65,7 @@ def test_get_and_check(site, gaf, tmp_path):
     status, out, _ = gaf("check", "cifar100", "--root", tmp_path)
     assert status == 0
     assert "subset" in out.splitlines()[0]
-    assert "train: 1000 of 50000 samples, 100 classes" in out
+    assert "train: 200 of 50000 samples, 100 classes" in out
 
 
 def test_json(site, gaf, tmp_path):
@@ -73,7 +73,7 @@ def test_json(site, gaf, tmp_path):
     assert got["downloaded"] == [f"{site.url}/{ARCHIVE}"]
     found = json.loads(gaf("check", "cifar100", "--root", tmp_path, "--json")[1])
     assert found["state"] == "subset"
-    assert found["splits"][0]["samples"] == 1000
+    assert found["splits"][0]["samples"] == 200
 
 
 def test_a_damaged_dataset_is_exit_status_1(gaf, tmp_path):

@@ -27,7 +27,9 @@ QUICK = (
 @pytest.fixture(scope="module")
 def trained(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"
-    train(override(recipes.get("small-voc-ssd300-sgdm"), QUICK), folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GAF_DATA", str(data_dir))
+        train(override(recipes.get("small-voc-ssd300-sgdm"), QUICK), folder)
     return folder
 
 

@@ -25,22 +25,23 @@ def test_digits_are_complete(tmp_path):
     assert look(DATASETS["digits"], tmp_path)[0].state == "complete"
 
 
-def test_the_shared_cifar100_is_a_subset(data_dir):
+def test_a_few_records_of_cifar100_are_a_subset(data_dir, contents):
     found, _ = look(CIFAR100, data_dir)
+    train, test = contents.cifar100
     assert found.state == "subset"
     assert [(each.samples, each.published, each.classes) for each in found.splits] == [
-        *((10_000, 50_000, 100), (2_000, 10_000, 100))
+        *((train, 50_000, 100), (test, 10_000, 100))
     ]
     assert [(each.name, each.size, each.matches) for each in found.files] == [
-        *(("train.bin", 10_000 * RECORD, None), ("test.bin", 2_000 * RECORD, None))
+        *(("train.bin", train * RECORD, None), ("test.bin", test * RECORD, None))
     ]
 
 
-def test_the_shared_photographs_are_a_subset(data_dir):
+def test_a_few_photographs_are_a_subset(data_dir, contents):
     found, told = look(DATASETS["imagenette"], data_dir)
     assert found.state == "subset"
-    assert [each.samples for each in found.splits] == [400, 100]
-    assert told[-1] == ("test", 100, 100)
+    assert tuple(each.samples for each in found.splits) == contents.photographs
+    assert told[-1] == ("test", contents.photographs[1], contents.photographs[1])
 
 
 def test_a_missing_dataset(tmp_path):
@@ -115,7 +116,8 @@ def test_a_pickle_that_is_not_the_published_one_is_damaged(data_dir, tmp_path):
     content = python2_pickle(records[:, 2:], {"fine_labels": records[:, 1].tolist()})
     for name in ("train", "test"):
         (tmp_path / "cifar-100-python" / name).write_bytes(content)
-    found, _ = look(replace(CIFAR100, counts={"train": 2000, "test": 2000}), tmp_path)
+    count = len(records)
+    found, _ = look(replace(CIFAR100, counts={"train": count, "test": count}), tmp_path)
     assert found.state == "damaged"
     assert all("is not the published file" in each for each in found.problems)
     assert len(found.problems) == 2

@@ -16,11 +16,11 @@ COUNT = 300
 
 
 @pytest.fixture(scope="module")
-def real(data_dir):
-    """Real records: coarse and fine labels, pixels."""
+def records(data_dir):
+    """Of CIFAR-100: coarse and fine labels, pixels."""
     path = data_dir / "cifar-100-subset/cifar-100-binary/train.bin"
-    records = np.fromfile(path, np.uint8, COUNT * 3074).reshape(COUNT, 3074)
-    return records[:, 0], records[:, 1], records[:, 2:].copy()
+    content = np.fromfile(path, np.uint8, COUNT * 3074).reshape(COUNT, 3074)
+    return content[:, 0], content[:, 1], content[:, 2:].copy()
 
 
 def python2_pickle(
@@ -50,8 +50,8 @@ def python2_pickle(
 
 
 @pytest.mark.parametrize("columns", [False, True])
-def test_python2_pickles_of_cifar100(real, tmp_path, columns):
-    coarse, fine, pixels = real
+def test_python2_pickles_of_cifar100(records, tmp_path, columns):
+    coarse, fine, pixels = records
     folder = tmp_path / "cifar-100-python"
     folder.mkdir()
     labels = {"coarse_labels": coarse.tolist(), "fine_labels": fine.tolist()}
@@ -65,9 +65,9 @@ def test_python2_pickles_of_cifar100(real, tmp_path, columns):
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_pickles_of_today(real, tmp_path, protocol):
+def test_pickles_of_today(records, tmp_path, protocol):
     """A user's own file, of any protocol; six files make CIFAR-10."""
-    _, fine, pixels = real
+    _, fine, pixels = records
     folder = tmp_path / "cifar-10-batches-py"
     folder.mkdir()
     labels = (fine % 10).tolist()
@@ -80,8 +80,8 @@ def test_pickles_of_today(real, tmp_path, protocol):
     assert source.targets[COUNT : 2 * COUNT].tolist() == labels
 
 
-def test_binary_is_the_python_layout(real, tmp_path):
-    coarse, fine, pixels = real
+def test_binary_is_the_python_layout(records, tmp_path):
+    coarse, fine, pixels = records
     (tmp_path / "b").write_bytes(np.column_stack((coarse, fine, pixels)).tobytes())
     (tmp_path / "p").write_bytes(python2_pickle(pixels, {"fine_labels": fine.tolist()}))
     binary = read_binary([tmp_path / "b"], labels=2, classes=100)
@@ -90,8 +90,9 @@ def test_binary_is_the_python_layout(real, tmp_path):
     assert torch.equal(binary.targets, python.targets)
 
 
-def test_the_shared_subset_looks_like_cifar100(data_dir):
+def test_names_mean_and_spread_are_the_published_ones(data_dir, contents):
     source = load("cifar100", "train", root=data_dir)
+    assert len(source) == contents.cifar100[0]
     names = (data_dir / "cifar-100-subset/cifar-100-binary/fine_label_names.txt").read_text()
     assert tuple(names.split()) == source.classes
     pixels = source.images.double().div(255)
@@ -157,8 +158,8 @@ def test_hostile_and_broken_pickles(content, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_pickles_that_hold_something_else(real, tmp_path):
-    _, fine, pixels = real
+def test_pickles_that_hold_something_else(records, tmp_path):
+    _, fine, pixels = records
     path = tmp_path / "batch"
     wrong = {
         "no labels": {"data": pixels},
@@ -177,8 +178,8 @@ def test_pickles_that_hold_something_else(real, tmp_path):
             read_python([path], key="labels", classes=10)
 
 
-def test_a_cut_pickle(real, tmp_path):
-    whole = python2_pickle(real[2], {"fine_labels": real[1].tolist()})
+def test_a_cut_pickle(records, tmp_path):
+    whole = python2_pickle(records[2], {"fine_labels": records[1].tolist()})
     path = tmp_path / "train"
     for size in (1, 10, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])

@@ -126,7 +126,7 @@ def random_detections(objects: Objects, rng: random.Random) -> list[tuple]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_brute_force_on_real_annotations(data_dir, seed):
+def test_brute_force_on_annotations(data_dir, seed):
     objects = load("voc2012", "train", root=data_dir, workers=0).objects()
     assert 0 < int(objects.difficult.sum()) < len(objects.label)
     rows = list(zip(*(each.tolist() for each in objects), strict=True))

@@ -1,4 +1,4 @@
-"""A slim SSD300 learns eight real photographs by heart, with and without f, and shows what it has learned."""
+"""A slim SSD300 learns eight images by heart, with and without f, and shows what it has learned."""
 
 from __future__ import annotations
 

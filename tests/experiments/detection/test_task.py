@@ -29,8 +29,9 @@ QUICK = (
 
 
 @pytest.fixture(autouse=True)
-def _data(data_dir: Path) -> None:
-    """Recipes find the subset through GAF_DATA, which is set."""
+def _data(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recipes find the subset through GAF_DATA."""
+    monkeypatch.setenv("GAF_DATA", str(data_dir))
 
 
 def config(name: str = BASE, *changes: str):
@@ -112,9 +113,10 @@ def test_two_steps_are_recorded_and_resumed(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_measure_what_one_does(tmp_path):
+def test_two_processes_measure_what_one_does(data_dir, tmp_path):
     """A rate of nearly 0 keeps the models alike: the detections of all test images meet in one place."""
     still = ["optimizer.lr=1e-12", "iterations=1", "task.data_options.limit=5", "accelerator=cpu"]
+    still.append(f"task.data_options.root={data_dir}")
     one = train(config(BASE, *still), tmp_path / "one")
     sets = [part for each in (*QUICK, *still) for part in ("--set", each)]
     torchrun(2, ["train", BASE, "--out", str(tmp_path / "two"), *sets])

@@ -1,4 +1,4 @@
-"""PASCAL VOC on disk: the real subset as it is, and files that are refused in a sentence with their name."""
+"""PASCAL VOC on disk: a subset as it is, and files that are refused in a sentence with their name."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_text_that_is_not_utf_8():
 
 @pytest.fixture
 def devkit(data_dir, tmp_path) -> Path:
-    """A copy of three real images of the subset, as VOC2007 with a test set and as VOC2012."""
+    """A copy of three images of the subset, as VOC2007 with a test set and as VOC2012."""
     source = data_dir / "voc-subset/VOCdevkit/VOC2012"
     names = (source / "ImageSets/Main/train.txt").read_text().split()[:3]
     for year in ("VOC2007", "VOC2012"):
@@ -139,12 +139,12 @@ def devkit(data_dir, tmp_path) -> Path:
     return tmp_path
 
 
-def test_the_shared_subset(data_dir):
+def test_the_subset(data_dir, contents):
     train, test = (load("voc2012", split, root=data_dir, workers=0) for split in ("train", "test"))
-    assert (len(train), len(test)) == (70, 30)
+    assert (len(train), len(test)) == contents.voc
     both = [train.objects(), test.objects()]  # type: ignore[attr-defined]
-    assert sum(len(each.label) for each in both) == 273
-    assert sum(int(each.difficult.sum()) for each in both) == 38
+    assert sum(len(each.label) for each in both) == contents.objects
+    assert sum(int(each.difficult.sum()) for each in both) == contents.difficult
     assert train.classes == VOC
     # all boxes once more, by another parser
     expected: Counter = Counter()
@@ -320,14 +320,13 @@ def test_size_from_the_image_where_the_annotation_has_none(devkit):
     assert torch.equal(load("voc2007", "train", root=devkit).objects().box, whole.box)  # type: ignore[attr-defined]
 
 
-def test_check(data_dir, tmp_path):
+def test_check(data_dir, contents, tmp_path):
     told = []
     found = check(DATASETS["voc"], data_dir, lambda *each: told.append(each), workers=1)
     assert found.state == "subset"
-    assert [(each.samples, each.published, each.classes) for each in found.splits] == [
-        *((70, 16_551, 20), (30, 4_952, 18))
-    ]
-    assert told[-1] == ("test", 30, 30)
+    rows = zip(contents.voc, (16_551, 4_952), contents.voc_classes, strict=True)
+    assert [(each.samples, each.published, each.classes) for each in found.splits] == list(rows)
+    assert told[-1] == ("test", contents.voc[1], contents.voc[1])
     with pytest.raises(DatasetMissing, match="gaf data get voc2007"):
         check(DATASETS["voc2007"], tmp_path, lambda *_: None)
 

@@ -1,4 +1,4 @@
-"""Real images through the engine: interrupted within an epoch and resumed, and the same bits twice."""
+"""Images through the engine: interrupted within an epoch and resumed, and the same bits twice."""
 
 import pytest
 
@@ -13,7 +13,7 @@ MODEL = {"model": "resnet8-cifar", "model_options": {}}
 
 def config(task, **changes):
     base = {
-        "name": "real",
+        "name": "images",
         "task": task,
         "optimizer": {"lr": 0.05, "momentum": 0.9, "activation": "arctan(0.1, 20)"},
         "epochs": 1,

@@ -1,4 +1,4 @@
-"""Two real steps on real images through the engine, for every dataset and family of recipes."""
+"""Two real steps on images through the engine, for every dataset and family of recipes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def two_steps(name: str, folder: Path, *changes: str) -> None:
 
 @pytest.fixture(scope="module")
 def cifar10(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Photographs of CIFAR-100's subset as records of CIFAR-10, labelled by the fine class modulo 10."""
+    """Images of CIFAR-100's subset as records of CIFAR-10, labelled by the fine class modulo 10."""
     root = tmp_path_factory.mktemp("data")
     folder = root / "cifar-10-batches-bin"
     folder.mkdir()
@@ -108,7 +108,7 @@ def test_cifar10(name, cifar10, tmp_path):
     ],
 )
 def test_imagenet_in_mixed_precision(name, data_dir, tmp_path):
-    """The recipe of the paper on photographs of ImageNet, its model at an eighth of the width."""
+    """The recipe of the paper on a folder of photographs, its model at an eighth of the width."""
     two_steps(
         name,
         tmp_path / "run",
