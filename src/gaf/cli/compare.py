@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gaf.cli.failing import ends_well, said_in_a_sentence
 from gaf.cli.report import WIDTH
-from gaf.cli.trained import trained
+from gaf.cli.trained import NAME, trained
 
 if TYPE_CHECKING:
     from gaf.experiments.comparison import Comparison
@@ -25,8 +25,9 @@ def compare(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE or MODULE:FUNCTION]",
-            help="What to train: a recipe, see gaf train --list, or a task of your own. Unset: digits.",
+            metavar=NAME,
+            help="What to train: a recipe, see gaf train --list, or a task of your own, from this folder. "
+            "Unset: digits.",
             show_default=False,
         ),
     ] = None,
@@ -70,10 +71,7 @@ def _plans(
     from gaf.experiments.engine.overrides import override
     from gaf.experiments.settings import split
 
-    if name is None:
-        given = plan.digits()
-    else:
-        given = [(trained(None, name) if ":" in name else trained(name, None), plan.SETTINGS)]
+    given = plan.digits() if name is None else [(trained(name), plan.SETTINGS)]
     found = []
     for config, names in given:
         base = override(config, changes)

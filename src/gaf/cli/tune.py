@@ -15,7 +15,7 @@ from rich.text import Text
 
 from gaf.cli.compare import show as show_comparison
 from gaf.cli.failing import ends_well, said_in_a_sentence
-from gaf.cli.trained import trained
+from gaf.cli.trained import NAME, trained
 from gaf.errors import GafError
 
 if TYPE_CHECKING:
@@ -29,14 +29,17 @@ def tune(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE]",
-            help="What to train, see gaf train --list. Unset: a deep perceptron that SGD does not train.",
+            metavar=NAME,
+            help="What to train: a recipe, see gaf train --list, or a task of your own, from this folder. "
+            "Unset: a deep perceptron that SGD does not train.",
             show_default=False,
         ),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="A task of your own, from this folder."),
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="A task of your own in the place of the recipe's."
+        ),
     ] = None,
     budget: Annotated[
         str | None,
