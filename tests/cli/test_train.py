@@ -122,6 +122,28 @@ MISTAKES = {
     "unknown key": ([*DIGITS, "--set", "optimizer.lrr=1"], "did you mean 'optimizer.lr'"),
     "unknown option": ([*DIGITS, "--set", "task.model_options.dept=3"], "dept"),
     "unknown data option": ([*DIGITS, "--set", "task.data_options.limits=3"], "limits"),
+    "a key of other libraries": (
+        [*DIGITS, "--set", "optimizer.learning_rate=1"], "did you mean 'optimizer.lr'"
+    ),
+    "a rate that is no float32": ([*DIGITS, "--set", "optimizer.lr=1e300"], "should be at most 3.4e+38, got"),
+    "a decay that is no float32": (
+        [*DIGITS, "--set", "optimizer.weight_decay=1e39"], "optimizer.weight_decay should be"
+    ),
+    "a threshold that is no float32": (
+        [*DIGITS, "--set", "optimizer.clip_value=1e39"], "optimizer.clip_value should be"
+    ),
+    "a batch beyond all integers": (
+        [*DIGITS, "--set", "batch_size=9223372036854775808"], "batch_size should be"
+    ),
+    "more nodes than there are": ([*DIGITS, "--set", "nodes=1000000000000"], "nodes should be"),
+    "a first step that is no float32": (
+        [*DIGITS, "--set", "optimizer.name=adam", "--set", "optimizer.momentum=0",
+         "--set", "optimizer.lr=1e38"], "lr / (1 - betas[0])"
+    ),
+    "a rate that grows too large": (
+        [*DIGITS, "--set", "schedule.name=step", "--set", "schedule.gamma=1e30",
+         "--set", "schedule.milestones=[1,2]"], "at each milestone goes beyond 3.4e+38"
+    ),
     "wrong type": ([*DIGITS, "--set", "optimizer.lr=fast"], "optimizer.lr should be"),
     "devices nobody has": ([*DIGITS, "--set", "devices=100000000"], "more than this machine has"),
     "a folder that cannot be made": ([*DIGITS, "--out", "/proc/gaf/run"], "cannot be written"),

@@ -46,8 +46,10 @@ def landscape(
     samples: Annotated[
         int, typer.Option(min=1, help="Of the training set, whose mean loss is shown.")
     ] = 512,
-    side: Annotated[int, typer.Option(help="Points of the surface in each direction.")] = 25,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random directions.")] = 0,
+    side: Annotated[
+        int, typer.Option(max=1001, help="Points of the surface in each direction.")
+    ] = 25,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the random directions.")] = 0,
     biases_and_norms: Annotated[
         bool, typer.Option("--biases-and-norms", help="Move these too.")
     ] = False,
@@ -96,7 +98,7 @@ def _landscape(
     try:
         paths = write_all(found, folder)
     except OSError as error:
-        raise GafError(f"{error.filename} cannot be written: {error.strerror}") from None
+        raise GafError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
     if as_json:
         print(json.dumps(plain({**found, "files": [str(path) for path in paths]})))
     else:

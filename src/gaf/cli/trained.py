@@ -10,6 +10,7 @@ from gaf.errors import GafError
 if TYPE_CHECKING:
     from gaf.experiments.engine.config import RunConfig
 
+SEEDS, WORKERS = 1000, 1024  # at most: all runs are planned at once, and each worker is a process
 NAME = "[RECIPE or MODULE:FUNCTION]"  # the first argument of a command that trains
 OWN_TASK = {"epochs": 10, "optimizer": {"lr": 0.05, "momentum": 0.9}}  # where no recipe is named
 

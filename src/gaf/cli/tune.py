@@ -15,7 +15,7 @@ from rich.text import Text
 
 from gaf.cli.compare import show as show_comparison
 from gaf.cli.failing import ends_well, said_in_a_sentence
-from gaf.cli.trained import NAME, trained
+from gaf.cli.trained import NAME, SEEDS, WORKERS, trained
 from gaf.errors import GafError
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ def tune(
     seeds: Annotated[
         int,
         typer.Option(
-            "--check", min=0, help="Then train the winner in full on so many seeds of its own."
+            "--check",
+            min=0,
+            max=SEEDS,
+            help="Then train the winner in full on so many seeds of its own.",
         ),
     ] = 0,
     settings: Annotated[
@@ -69,7 +72,8 @@ def tune(
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/tune-NAME.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once; unset: as many as the machine holds.")
+        int | None,
+        typer.Option(min=1, max=WORKERS, help="Runs at once; unset: as many as the machine holds."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> int:
