@@ -59,11 +59,14 @@ def test_help_shows_an_example(capsys):
         (["--settings", "adam(1e300)"], "the setting 'adam(1e300)': lr should be at most"),
         (
             [
-                "digits-cnn-adam",
-                "--settings",
-                "arctan(1e-18, 1e-18)",
-                "--set",
-                "optimizer.eps=1e10",
+                *(
+                    "digits-cnn-sgdm",
+                    "--set",
+                    "optimizer.name=adam",
+                    "--set",
+                    "optimizer.momentum=0",
+                ),
+                *("--set", "optimizer.eps=1e10", "--settings", "arctan(1e-18, 1e-18)"),
             ],
             "has no matched control: its eps should be at most",
         ),

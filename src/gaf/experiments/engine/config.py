@@ -302,7 +302,7 @@ def explain(error: ValidationError, kind: type[BaseModel] = RunConfig) -> str:
         return f"the config lacks the key {key!r}"
     if first["type"] == "json_invalid":
         return f"the config is not JSON: {first['msg'].partition(': ')[2]}"
-    if first["type"] == "less_than_equal":
+    if first["type"] == "less_than_equal" and "ctx" in first:
         return f"{key} should be at most {first['ctx']['le']}, got {first['input']!r}"
     reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if first["type"] == "value_error":
