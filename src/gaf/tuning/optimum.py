@@ -125,7 +125,7 @@ def curve(
             )
         shape = judge(w, mean)
         why = shape.misfit
-    except ValueError as error:
+    except GafError as error:
         shape, why = None, str(error)
     each = tuple(tuple(one.losses.tolist()) for one in found)
     return Curve(tuple(w), tuple(mean), each, None if why else shape, why)

@@ -23,7 +23,7 @@ Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
-CountOrZero = Annotated[int, Field(ge=0, le=MOST)]
+Whole = Annotated[int, Field(ge=0, le=MOST)]
 
 # what other libraries call a key, by the last parts of the names
 SYNONYMS = {
@@ -198,13 +198,13 @@ class RunConfig(Config):
     devices: Count = 1
     nodes: Count = 1
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    seed: CountOrZero = 0
+    seed: Whole = 0
     channels_last: bool = False
     compile: bool = False
-    evaluate_every: CountOrZero = 1
+    evaluate_every: Whole = 1
     checkpoint_every: Count | None = None
     log_every: Count = 50
-    monitor_every: CountOrZero = 100
+    monitor_every: Whole = 100
 
     @model_validator(mode="after")
     def _consistent(self) -> RunConfig:
@@ -305,6 +305,9 @@ def explain(error: ValidationError, kind: type[BaseModel] = RunConfig) -> str:
     if first["type"] == "less_than_equal" and "ctx" in first:
         return f"{key} should be at most {first['ctx']['le']}, got {first['input']!r}"
     reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ValueError) and not isinstance(cause, GafError):
+        raise cause  # a bug in a validator
     if first["type"] == "value_error":
         return f"{key}: {reason}" if key else reason
     return f"{key} {reason}, got {first['input']!r}"

@@ -106,8 +106,8 @@ def save(run: Run) -> None:
 
 def check_records(folder: Path, path: Path) -> None:
     """Refuse a checkpoint whose records are gone: the one before repeats them, if it has its own."""
-    state, _ = checkpoint.load(path)
-    if size_of(folder / METRICS) < state["lengths"][METRICS]:
+    lengths = checkpoint.load(path)[0].get("lengths") or {}
+    if size_of(folder / METRICS) < lengths.get(METRICS, 0):
         raise checkpoint.Damaged(f"{folder / METRICS} is shorter than it was then")
 
 
