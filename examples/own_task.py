@@ -2,7 +2,7 @@
 
 Run it as a script, or from this folder through the command, which keeps the run in runs/make_task-seed0:
 
-    gaf train --task own_task:make_task --set "optimizer.activation=arctan(0.1, 20)"
+    gaf train own_task:make_task --set "optimizer.activation=arctan(0.1, 20)"
 """
 
 import math
@@ -63,7 +63,7 @@ class Curve(Task):
 
 
 def make_task(width: int = 32) -> Task:
-    """What --task own_task:make_task calls; --set task.options.width=64 reaches it as an argument."""
+    """What gaf train own_task:make_task calls; --set task.options.width=64 reaches it as an argument."""
     return Curve(width)
 
 

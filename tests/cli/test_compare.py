@@ -53,6 +53,23 @@ def test_help_shows_an_example(capsys):
         (["digits-cnn-sgd"], "unknown recipe 'digits-cnn-sgd'; did you mean"),
         (["nowhere:make"], "the task nowhere:make cannot be imported"),
         (["--seeds", "0"], "--seeds"),
+        (["--seeds", "1000000000"], "'--seeds': Input should be less than or equal to 1000"),
+        (["--workers", "1000000000"], "'--workers': Input should be less than or equal to 1024"),
+        (["digits-cnn-sgdm", "--set", "seed=2147483647"], "seed should be at most 2147483647"),
+        (["--settings", "adam(1e300)"], "the setting 'adam(1e300)': lr should be at most"),
+        (
+            [
+                *(
+                    "digits-cnn-sgdm",
+                    "--set",
+                    "optimizer.name=adam",
+                    "--set",
+                    "optimizer.momentum=0",
+                ),
+                *("--set", "optimizer.eps=1e10", "--settings", "arctan(1e-18, 1e-18)"),
+            ],
+            "has no matched control: its eps should be at most",
+        ),
         (["digits-cnn-sgdm", "--set", "optimizer.lrr=1"], "did you mean 'optimizer.lr'"),
         (["digits-cnn-sgdm", "--set", "devices=2"], "one device"),
         (["digits-cnn-sgdm", "--out", "file"], "file is not a folder"),

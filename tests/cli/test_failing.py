@@ -6,11 +6,15 @@ from types import FunctionType
 
 import pytest
 import typer
+from pydantic import model_validator
 
 import gaf
 from gaf.cli.app import run
 from gaf.cli.failing import said_in_a_sentence
-from gaf.experiments import compare
+from gaf.experiments import compare, worker
+from gaf.experiments.engine.config import Config, read
+from gaf.reports import shape
+from gaf.reports.history import History
 
 SOURCE = Path(gaf.__file__).parent
 
@@ -34,6 +38,42 @@ def test_only_our_class_becomes_a_sentence():
     with pytest.raises(ValueError, match="a bug") as seen, said_in_a_sentence():
         raise ValueError("a bug")
     assert not isinstance(seen.value, gaf.GafError)
+
+
+def test_a_bug_in_a_validator_keeps_its_traceback():
+    """pydantic takes every ValueError in a validator for a complaint about the value."""
+
+    class Buggy(Config):
+        n: int
+
+        @model_validator(mode="after")
+        def _bug(self):
+            int("abc")
+
+    with pytest.raises(ValueError, match="invalid literal") as seen:
+        read({"n": 1}, Buggy)
+    assert type(seen.value) is ValueError
+
+
+def test_a_bug_in_a_function_is_not_taken_for_an_unknown_one(monkeypatch):
+    """A report leaves out a function that is not registered here; a bug is no such thing."""
+
+    def bug(text):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(gaf, "parse", bug)
+    run_of = History(0, {}, {}, (), None, "arctan(0.1, 20)")
+    with pytest.raises(ValueError, match="a bug"):
+        shape._function([run_of])
+
+
+def test_a_bug_while_a_folder_is_locked_is_not_waited_for(monkeypatch, tmp_path):
+    def bug(folder):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("gaf.experiments.engine.folder.locked", bug)
+    with pytest.raises(ValueError, match="a bug"):
+        worker.wait_until_free(tmp_path)  # with a GafError it would wait for a minute
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: path.stem)

@@ -96,7 +96,12 @@ def test_bad_input_is_one_sentence_and_exit_status_2(landscape, trained, tmp_pat
         (): "name a run's folder",
         (tmp_path / "gone",): "there is no folder",
         (tmp_path / "empty",): "holds no run",
-        (one,): f"name it: gaf landscape {one} --task {KIND}",
+        (one,): f"the run in {one} trained a task of your own: name it",
+        (
+            one,
+            "--task",
+            "gaf.tuning.cases:deep_sigmoid",
+        ): "trained another task than gaf.tuning.cases",
         (one, *own, "--to", trained / "wider"): "is one of another model: its '0.weight' has shape",
         (one, *own, "--radius", 0): "the radius of a slice",
         (one, *own, "--side", 4): "an odd number of points",

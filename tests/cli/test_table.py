@@ -108,6 +108,8 @@ def test_a_dry_run_trains_nothing(capsys, tmp_path):
     out, err = capsys.readouterr()
     assert "small-cifar10-resnet34-adam-arctan-0.1-20@gradient+control" in out
     assert "3 runs to train; 0 finished before." in out
+    assert "to train" in out
+    assert out.count("seed 0 ") == 3  # a bare 0 would read as none
     assert "timing a step of resnet34-cifar" in err
     assert run([*TINY, "--dry-run", "--seeds", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -122,6 +122,28 @@ MISTAKES = {
     "unknown key": ([*DIGITS, "--set", "optimizer.lrr=1"], "did you mean 'optimizer.lr'"),
     "unknown option": ([*DIGITS, "--set", "task.model_options.dept=3"], "dept"),
     "unknown data option": ([*DIGITS, "--set", "task.data_options.limits=3"], "limits"),
+    "a key of other libraries": (
+        [*DIGITS, "--set", "optimizer.learning_rate=1"], "did you mean 'optimizer.lr'"
+    ),
+    "a rate that is no float32": ([*DIGITS, "--set", "optimizer.lr=1e300"], "should be at most 3.4e+38, got"),
+    "a decay that is no float32": (
+        [*DIGITS, "--set", "optimizer.weight_decay=1e39"], "optimizer.weight_decay should be"
+    ),
+    "a threshold that is no float32": (
+        [*DIGITS, "--set", "optimizer.clip_value=1e39"], "optimizer.clip_value should be"
+    ),
+    "a batch beyond all integers": (
+        [*DIGITS, "--set", "batch_size=9223372036854775808"], "batch_size should be"
+    ),
+    "more nodes than there are": ([*DIGITS, "--set", "nodes=1000000000000"], "nodes should be"),
+    "a first step that is no float32": (
+        [*DIGITS, "--set", "optimizer.name=adam", "--set", "optimizer.momentum=0",
+         "--set", "optimizer.lr=1e38"], "lr / (1 - betas[0])"
+    ),
+    "a rate that grows too large": (
+        [*DIGITS, "--set", "schedule.name=step", "--set", "schedule.gamma=1e30",
+         "--set", "schedule.milestones=[1,2]"], "at each milestone goes beyond 3.4e+38"
+    ),
     "wrong type": ([*DIGITS, "--set", "optimizer.lr=fast"], "optimizer.lr should be"),
     "devices nobody has": ([*DIGITS, "--set", "devices=100000000"], "more than this machine has"),
     "a folder that cannot be made": ([*DIGITS, "--out", "/proc/gaf/run"], "cannot be written"),
@@ -133,6 +155,8 @@ MISTAKES = {
     "no function": (["train", "--task", "my_module:make_tas"], "did you mean 'make_task'"),
     "no module": (["train", "--task", "no_module:make_task"], "cannot be imported"),
     "module with a bug": (["train", "--task", "bad_module:make_task"], "ZeroDivisionError"),
+    "no function, by name": (["train", "my_module:make_tas"], "did you mean 'make_task'"),
+    "a task twice": (["train", KIND, "--task", KIND], "or a recipe's name with --task"),
     "no colon": (["train", "--task", "my_module"], "is not MODULE:FUNCTION"),
     "not a task": (["train", "--task", "my_module:number"], "gave int, not a"),
     "unknown task option": (
@@ -190,18 +214,59 @@ def test_a_bug_of_the_users_keeps_its_traceback():
         run(["train", "--task", "my_module:broken"])
 
 
-def test_a_folder_cannot_choose_what_is_called(capsys, tmp_path):
-    """A run folder from elsewhere that names `os:system` must not get it called."""
-    assert run([*TINY, "--out", "here"]) == 0
-    path = tmp_path / "here" / "config.json"
+def test_a_task_of_ones_own_stands_where_a_recipe_does(capsys, tmp_path):
+    assert run(["train", KIND, *QUICK, "--seed", "2"]) == 0
+    assert read_config(tmp_path / "runs" / "Tiny-seed2").task.kind == KIND
+    assert run([*TINY, "--seed", "2"]) == 0  # --task alone means the same run
+    assert "finished before" in capsys.readouterr().err
+
+
+@pytest.fixture
+def hostile(tmp_path, capsys):
+    """A run from elsewhere whose config names what is no task, with arguments for it."""
+    assert run([*TINY, "--out", "hostile"]) == 0
+    path = tmp_path / "hostile" / "config.json"
     config = json.loads(path.read_text())
     config["task"] = {"kind": "os:system", "options": {"command": "touch sprung"}}
     path.write_text(json.dumps(config))
-    (tmp_path / "here" / "finished.json").unlink()
+    (tmp_path / "hostile" / "finished.json").unlink()
     capsys.readouterr()
-    assert run(["train", "--resume", "here"]) == 2
-    assert "--task os:system" in capsys.readouterr().err
+    yield "hostile"
     assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("train", "--resume"), ("landscape",), ("detect", "--out", "x"), ("report",)],
+    ids=lambda command: command[0],
+)
+def test_a_folder_neither_chooses_what_is_called_nor_suggests_it(command, hostile, capsys):
+    image = ("photo.png",) if command[0] == "detect" else ()
+    assert run([*command, hostile, *image]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "--task os" not in err
+    if command[0] in ("train", "landscape"):
+        assert "os:system" not in err
+        assert "name it as you did then, with --task MODULE:FUNCTION" in err
+
+
+@pytest.mark.parametrize("command", [("train", "--resume"), ("landscape",)])
+def test_a_folder_that_names_another_task_is_quoted_at_most(command, hostile, capsys):
+    assert run([*command, hostile, "--task", KIND]) == 2
+    assert (
+        f"trained another task than {KIND}; its config says 'os:system'" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("command", ["train", "compare", "tune"])
+@pytest.mark.parametrize("kind", ["os:system", "subprocess:run", "builtins:exec", "torch.hub:load"])
+def test_what_is_no_task_is_refused_though_the_user_names_it(command, kind, hostile, capsys):
+    assert run([command, kind, "--set", "task.options.command=touch sprung"]) == 2
+    assert f"{kind} is not a task" in capsys.readouterr().err
+    if command == "train":
+        assert run(["train", "--resume", hostile, "--task", kind]) == 2
+        assert f"{kind} is not a task" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

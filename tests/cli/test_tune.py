@@ -60,6 +60,8 @@ def test_bad_input_is_one_sentence_and_exit_status_2(tune, tmp_path):
         ("--task", KIND, "--budget", "2 epochs"): "too small for one race",
         ("--task", KIND, "--set", "task.options.explode=0.5"): "is nan at the first step",
         ("--task", KIND, "--out", "full"): "holds no tuning",
+        (KIND, "--out", "full"): "holds no tuning",
+        (KIND, "--task", KIND): "or a recipe's name with --task",
     }
     for args, says in calls.items():
         status, out, err = tune(*args)

@@ -52,5 +52,5 @@ def test_an_example_must_be_a_counterexample():
         single(True, True, False),
         single(False, False, False),
     ):
-        with pytest.raises(ValueError, match="no counterexample"):
+        with pytest.raises(AssertionError, match="no counterexample"):
             without(total, good | {"a": wrong})

@@ -66,3 +66,17 @@ def test_in_a_browser(tmp_path, width):
         assert page.run("document.documentElement.scrollWidth") <= width
         assert page.complaints == []
         assert page.requests == []
+
+
+@needs_chromium
+@pytest.mark.slow
+@pytest.mark.parametrize("span", [(0.11, 0.19), (0.2, 7.0), (1e-9, 1e3)])
+def test_every_axis_has_labels_however_little_it_spans(tmp_path, span):
+    record = json.loads(json.dumps(RECORD))
+    for each in record["probe"]["layers"]:
+        each["max"] = [span[i % 2] for i in range(len(each["max"]))]
+    count = "document.querySelectorAll('.plot')[0].querySelectorAll('.ytick text').length"
+    with Browser() as browser:
+        page = browser.open(write_page(record, tmp_path), width=1280)
+        page.wait(f"{count} > 0")
+        assert 2 <= page.run(count) <= 12

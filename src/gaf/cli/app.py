@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -50,11 +52,28 @@ def gaf(
     """Gradient activation functions for PyTorch."""
 
 
+def _unwritten(error: OSError) -> int:
+    """The exit status where the output goes to a full device, or to a pipe that was closed: ``| head``."""
+    from gaf.experiments.engine.files import FULL
+
+    if error.errno not in (*FULL, errno.EPIPE):
+        raise error
+    # what is left in the buffer goes nowhere, or Python would complain of it at the end
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno != errno.EPIPE:
+        what = error.filename or "the output"
+        print(f"gaf: {what} cannot be written: {error.strerror}", file=sys.stderr)
+    return 1
+
+
 def run(args: Sequence[str]) -> int:
     """Run ``gaf ARGS``; returns the exit status."""
     try:
         status = app(list(args) or ["--help"], prog_name="gaf", standalone_mode=False)
+        sys.stdout.flush()  # at the latest here one sees that the output cannot be written
     except typer.TyperException as error:
         print("gaf:", " ".join(error.format_message().split()), file=sys.stderr)
         return 2
+    except OSError as error:
+        return _unwritten(error)
     return status if isinstance(status, int) else 0

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gaf.cli.failing import ends_well, said_in_a_sentence
 from gaf.cli.report import WIDTH
-from gaf.cli.trained import trained
+from gaf.cli.trained import NAME, SEEDS, WORKERS, trained
 
 if TYPE_CHECKING:
     from gaf.experiments.comparison import Comparison
@@ -25,8 +25,9 @@ def compare(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE or MODULE:FUNCTION]",
-            help="What to train: a recipe, see gaf train --list, or a task of your own. Unset: digits.",
+            metavar=NAME,
+            help="What to train: a recipe, see gaf train --list, or a task of your own, from this folder. "
+            "Unset: digits.",
             show_default=False,
         ),
     ] = None,
@@ -37,7 +38,7 @@ def compare(
             help="Beside the baseline, such as 'adam, arctan(0.1, 20)@momentum'; may repeat.",
         ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many; unset: 5.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=SEEDS, help="How many; unset: 5.")] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config; may repeat."),
@@ -46,7 +47,8 @@ def compare(
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/compare-NAME.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once; unset: as many as the machine holds.")
+        int | None,
+        typer.Option(min=1, max=WORKERS, help="Runs at once; unset: as many as the machine holds."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> int:
@@ -70,10 +72,7 @@ def _plans(
     from gaf.experiments.engine.overrides import override
     from gaf.experiments.settings import split
 
-    if name is None:
-        given = plan.digits()
-    else:
-        given = [(trained(None, name) if ":" in name else trained(name, None), plan.SETTINGS)]
+    given = plan.digits() if name is None else [(trained(name), plan.SETTINGS)]
     found = []
     for config, names in given:
         base = override(config, changes)

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gaf.cli.trained import WORKERS
 from gaf.cli.transfer import Transfer
 from gaf.experiments.data import catalog
 from gaf.experiments.data.check import Findings, check
@@ -97,7 +98,9 @@ def get_(
 @data.command("check")
 def check_(
     name: Name,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that read image folders.")] = 2,
+    workers: Annotated[
+        int, typer.Option(min=0, max=WORKERS, help="Processes that read image folders.")
+    ] = 2,
     root: Root = None,
     as_json: Json = False,
 ) -> int:

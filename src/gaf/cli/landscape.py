@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,10 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gaf.cli.failing import said_in_a_sentence
+from gaf.cli.trained import trained_in
 from gaf.errors import GafError
-
-if TYPE_CHECKING:
-    from gaf.tuning.optimum import Reached
 
 WIDTH = 120  # of what does not go to a terminal
 
@@ -49,8 +46,10 @@ def landscape(
     samples: Annotated[
         int, typer.Option(min=1, help="Of the training set, whose mean loss is shown.")
     ] = 512,
-    side: Annotated[int, typer.Option(help="Points of the surface in each direction.")] = 25,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random directions.")] = 0,
+    side: Annotated[
+        int, typer.Option(max=1001, help="Points of the surface in each direction.")
+    ] = 25,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the random directions.")] = 0,
     biases_and_norms: Annotated[
         bool, typer.Option("--biases-and-norms", help="Move these too.")
     ] = False,
@@ -88,9 +87,10 @@ def _landscape(
     from gaf.experiments.engine.files import plain
     from gaf.experiments.engine.place import run_folder
     from gaf.reports.landscape_page import write_all
+    from gaf.tuning.optimum import reached
     from gaf.tuning.surroundings import look
 
-    at = _reached(checkpoint, task)
+    at = reached(checkpoint, trained_in(run_folder(checkpoint), task))
     console = Console(stderr=True)
     console.print(Text(f"the loss around step {at.step} of {at.config.name} ..."), soft_wrap=True)
     found = look(at, samples=samples, side=side, to=to, **settings)
@@ -98,32 +98,13 @@ def _landscape(
     try:
         paths = write_all(found, folder)
     except OSError as error:
-        raise GafError(f"{error.filename} cannot be written: {error.strerror}") from None
+        raise GafError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
     if as_json:
         print(json.dumps(plain({**found, "files": [str(path) for path in paths]})))
     else:
         print(found["said"])
         print("\n".join(map(str, paths)))
     return 0
-
-
-def _reached(checkpoint: Path, task: str | None) -> Reached:
-    """The model; a folder from elsewhere must not choose what is imported, so own tasks are named."""
-    from gaf.experiments.engine.folder import read_config
-    from gaf.experiments.engine.place import run_folder
-    from gaf.experiments.tasks.load import import_maker
-    from gaf.tuning.optimum import reached
-
-    run = run_folder(checkpoint)
-    if task is not None:
-        import_maker(task)  # first: it may register functions that the config names
-    config = read_config(run)
-    if config.task.own and task != config.task.kind:
-        raise GafError(
-            f"this run's task is your own, name it: gaf landscape {shlex.quote(str(checkpoint))} "
-            f"--task {config.task.kind}"
-        )
-    return reached(checkpoint, config)
 
 
 def _bench(as_json: bool) -> int:

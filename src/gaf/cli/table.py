@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gaf.cli.failing import ends_well, said_in_a_sentence
+from gaf.cli.trained import SEEDS, WORKERS
 from gaf.errors import GafError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def table(
     scale: Annotated[
         Scale, typer.Option(help="full: the paper's; small: slim models, minutes of a core each.")
     ] = Scale.small,
-    seeds: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=SEEDS, help="How many.")] = 1,
     models: Annotated[
         list[str] | None,
         typer.Option(
@@ -101,7 +102,8 @@ def table(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once here; unset: what the machine holds.")
+        int | None,
+        typer.Option(min=1, max=WORKERS, help="Runs at once here; unset: what the machine holds."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would run, and what it costs.")

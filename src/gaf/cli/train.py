@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from gaf.cli.failing import said_in_a_sentence
-from gaf.cli.trained import import_task, trained
+from gaf.cli.trained import NAME, trained, trained_in
 from gaf.errors import GafError
 
 if TYPE_CHECKING:
@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 def train(
     name: Annotated[
-        str | None, typer.Argument(help="A recipe, see --list.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar=NAME,
+            help="What to train: a recipe, see --list, or a task of your own, from this folder.",
+            show_default=False,
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
@@ -39,7 +44,10 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
     task: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="A task of your own, from this folder."),
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="A task of your own in the place of the recipe's, or that of the run to --resume.",
+        ),
     ] = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Go on with the run in a folder.")
@@ -98,27 +106,16 @@ def _config(
     out: Path | None,
 ) -> RunConfig:
     """The config that the arguments ask for."""
-    from gaf.experiments.engine.folder import read_config
     from gaf.experiments.engine.overrides import override
 
-    if task is not None:
-        import_task(task)
     if resume is not None:
         if name is not None or seed is not None or out is not None:
             raise GafError(
                 "--resume goes on with the run in the folder: give no name, --seed or --out"
             )
-        config = read_config(resume)
-        kind = config.task.kind
-        if config.task.own and task != kind:
-            # a folder from elsewhere must not choose what is imported and called
-            raise GafError(
-                f"this run's task is your own, name it: "
-                f"--resume {shlex.quote(str(resume))} --task {kind}"
-            )
-        return override(config, changes)
+        return override(trained_in(resume, task), changes)
     if name is None and task is None:
-        raise GafError("name a recipe (gaf train --list), or use --task or --resume")
+        raise GafError("name a recipe (gaf train --list) or a task of your own, or use --resume")
     config = trained(name, task)
     return override(config, changes if seed is None else [*changes, f"seed={seed}"])
 
@@ -137,7 +134,7 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
         result = run.train(config, folder, progress=ConsoleProgress(Console(stderr=True)))
     except Interrupted as stopped:
         if _first():
-            own = f" --task {config.task.kind}" if config.task.own else ""
+            own = f" --task {shlex.quote(config.task.kind)}" if config.task.own else ""
             print(
                 f"gaf: stopped at step {stopped.step}; go on with: "
                 f"gaf train --resume {shlex.quote(str(folder))}{own}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaf.errors import GafError
@@ -9,23 +10,31 @@ from gaf.errors import GafError
 if TYPE_CHECKING:
     from gaf.experiments.engine.config import RunConfig
 
+SEEDS, WORKERS = 1000, 1024  # at most: all runs are planned at once, and each worker is a process
+NAME = "[RECIPE or MODULE:FUNCTION]"  # the first argument of a command that trains
 OWN_TASK = {"epochs": 10, "optimizer": {"lr": 0.05, "momentum": 0.9}}  # where no recipe is named
 
 
-def trained(name: str | None, task: str | None) -> RunConfig:
+def trained(name: str | None, task: str | None = None) -> RunConfig:
     """The config of a recipe, of ``my_module:make_task`` with plain settings, or of both together."""
     from gaf.experiments import recipes
     from gaf.experiments.engine.config import read
 
-    if task is None:
-        return recipes.get(name or "")
-    import_task(task)
-    own = task.partition(":")[2]
+    if task is not None:
+        import_task(task)
     if name is None:
-        return read({"name": own, **OWN_TASK, "task": {"kind": task}})
-    # not under the recipe's name: its folder is for the recipe's own task
-    data = recipes.get(name).model_dump(mode="json")
-    return read({**data, "name": f"{own}-{name}", "task": {"kind": task}})
+        name, task = task or "", None
+    if ":" not in name:
+        config = recipes.get(name)
+        if task is None:
+            return config
+        # not under the recipe's name: its folder is for the recipe's own task
+        own = f"{task.partition(':')[2]}-{name}"
+        return read({**config.model_dump(mode="json"), "name": own, "task": {"kind": task}})
+    if task is not None:
+        raise GafError(f"{name} is a task: give it alone, or a recipe's name with --task")
+    import_task(name)
+    return read({"name": name.partition(":")[2], **OWN_TASK, "task": {"kind": name}})
 
 
 def import_task(task: str) -> None:
@@ -34,5 +43,28 @@ def import_task(task: str) -> None:
 
     module, colon, function = task.partition(":")
     if not (module and colon and function):
-        raise GafError(f"--task {task!r} is not MODULE:FUNCTION")
+        raise GafError(f"the task {task!r} is not MODULE:FUNCTION")
     import_maker(task)
+
+
+def trained_in(folder: Path, task: str | None) -> RunConfig:
+    """The config of the run in a folder; a task of the user's own is what they name, never what it says.
+
+    A folder may come from elsewhere: its text must not choose what is imported and called, nor stand in a
+    command that could be copied.
+    """
+    from gaf.experiments.engine.folder import read_config
+
+    if task is not None:
+        import_task(task)
+    config = read_config(folder)
+    if not config.task.own or config.task.kind == task:
+        return config
+    if task is None:
+        raise GafError(
+            f"the run in {folder} trained a task of your own: name it as you did then, "
+            "with --task MODULE:FUNCTION"
+        )
+    raise GafError(
+        f"the run in {folder} trained another task than {task}; its config says {config.task.kind[:80]!r}"
+    )

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from gaf.cli.compare import show as show_comparison
 from gaf.cli.failing import ends_well, said_in_a_sentence
-from gaf.cli.trained import trained
+from gaf.cli.trained import NAME, SEEDS, WORKERS, trained
 from gaf.errors import GafError
 
 if TYPE_CHECKING:
@@ -29,14 +29,17 @@ def tune(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE]",
-            help="What to train, see gaf train --list. Unset: a deep perceptron that SGD does not train.",
+            metavar=NAME,
+            help="What to train: a recipe, see gaf train --list, or a task of your own, from this folder. "
+            "Unset: a deep perceptron that SGD does not train.",
             show_default=False,
         ),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="A task of your own, from this folder."),
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="A task of your own in the place of the recipe's."
+        ),
     ] = None,
     budget: Annotated[
         str | None,
@@ -52,7 +55,10 @@ def tune(
     seeds: Annotated[
         int,
         typer.Option(
-            "--check", min=0, help="Then train the winner in full on so many seeds of its own."
+            "--check",
+            min=0,
+            max=SEEDS,
+            help="Then train the winner in full on so many seeds of its own.",
         ),
     ] = 0,
     settings: Annotated[
@@ -66,7 +72,8 @@ def tune(
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/tune-NAME.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once; unset: as many as the machine holds.")
+        int | None,
+        typer.Option(min=1, max=WORKERS, help="Runs at once; unset: as many as the machine holds."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> int:

@@ -183,7 +183,7 @@ def _as_begun(config: RunConfig, folder: Path) -> RunConfig:
     """The config under the name with which the run in the folder was begun."""
     try:
         return config.model_copy(update={"name": folders.read_config(folder).name})
-    except ValueError:  # nothing there, or a damaged folder, which the run will complain of
+    except GafError:  # nothing there, or a damaged folder, which the run will complain of
         return config
 
 

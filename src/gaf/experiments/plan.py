@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gaf.errors import GafError
 from gaf.experiments import recipes
 from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.engine.overrides import override
 from gaf.experiments.grid import digest
 from gaf.experiments.judge import Entry
 from gaf.experiments.recipes.laptop import STEEP
@@ -58,6 +59,7 @@ class Plan:
             raise GafError("a comparison needs seeds, each once")
         if set(self.seeds) & set(TUNING_SEEDS):
             raise GafError(f"the seeds {TUNING_SEEDS} are for tuning; choose others")
+        override(base, [f"seed={max(self.seeds)}"])  # it may be too large for a config
         plain, own = without_function(base)
         # results depend on the threads in the last bit, so they are part of what is compared
         plain = plain.model_copy(update={"threads": base.threads or 1})

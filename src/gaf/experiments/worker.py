@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from gaf.errors import GafError
 from gaf.experiments.engine.progress import Progress
 
 TELL = 0.5  # seconds between two reports of how far a run is
@@ -111,7 +112,7 @@ def wait_until_free(folder: Path) -> None:
         try:
             with locked(folder):
                 return
-        except ValueError:
+        except GafError:
             if time.monotonic() > until:
                 raise
             time.sleep(0.1)

@@ -99,7 +99,7 @@ def _function(runs: list[History]) -> gaf.Activation | None:
     text = next((run.activation for run in runs if run.activation), None)
     try:
         return None if text is None else gaf.parse(text)
-    except ValueError:
+    except gaf.GafError:
         return None
 
 

@@ -19,19 +19,30 @@ DAY = 86_400
 def listed(left: Sequence[Left]) -> Table:
     """A line for each config that is to run, with its seeds and what one of its runs takes."""
     table = Table(box=box.SIMPLE_HEAD)
-    for head in ("run", "seeds to run", "finished", "steps", "operations", "time here"):
+    for head in ("run", "to train", "finished", "steps", "operations", "time here"):
         table.add_column(head, justify="left" if head == "run" else "right", overflow="fold")
     for each in left:
         cost = each.cost
         table.add_row(
             Text(each.config.name),
-            " ".join(map(str, each.todo)) or NOTHING,
+            _seeds(each.todo),
             str(len(each.done)),
             f"{cost.steps:,}" if cost.steps else NOTHING,
             f"{cost.operations:.2g}" if cost.operations else NOTHING,
             long(cost.seconds) if cost.seconds else NOTHING,
         )
     return table
+
+
+def _seeds(numbers: Sequence[int]) -> str:
+    """Seeds by their numbers; a bare 0 would read as none.
+
+    Example:
+        >>> _seeds([0]), _seeds([0, 1, 4]), _seeds([])
+        ('seed 0', 'seeds 0, 1, 4', '–')
+    """
+    word = "seed" if len(numbers) == 1 else "seeds"
+    return f"{word} {', '.join(map(str, numbers))}" if numbers else NOTHING
 
 
 def sentences(bill: Bill) -> list[str]:

@@ -176,7 +176,8 @@ def _race(found: dict[str, Any]) -> Figure:
 
 
 def _log(title: str) -> dict[str, Any]:
-    return {"type": "log", "title": {"text": title}, "exponentformat": "power", "dtick": 2}
+    # ticks by their number, not by their distance: values within a decade have labels too
+    return {"type": "log", "title": {"text": title}, "exponentformat": "power", "nticks": 5}
 
 
 def _brief(name: str) -> str:

@@ -123,7 +123,7 @@ def without(total: Tally, examples: dict[str, Example]) -> tuple[Dropped, ...]:
         if example.trials is not None:
             (breaks,) = (example.trials.meeting(but=name) & ~example.trials.claim).tolist()
             if not breaks:
-                raise GafError(f"the example without {name!r} is no counterexample")
+                raise AssertionError(f"the example without {name!r} is no counterexample")
             shown = example.trials.describe(0)
         found.append(Dropped(name, count.cases, count.failures, shown, example.reason))
     return tuple(found)

@@ -1,7 +1,7 @@
 """The hard case: digits and a deep sigmoid perceptron, which plain SGD does not train at any learning rate.
 
 gaf tune                      # is this case
-gaf train --task gaf.tuning.cases:deep_sigmoid
+gaf train gaf.tuning.cases:deep_sigmoid
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class DeepSigmoid(Task):
 
 
 def deep_sigmoid() -> Task:
-    """What ``--task gaf.tuning.cases:deep_sigmoid`` calls."""
+    """What ``gaf train gaf.tuning.cases:deep_sigmoid`` calls."""
     return DeepSigmoid()
 
 

@@ -1,6 +1,6 @@
 """Step (b): the loss curve near the optimum that a run has reached.
 
-Only tensors and plain values are read from its checkpoint, and its config says which model to build.
+Only tensors and plain values are read from its checkpoint; which model to build, its config says.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from gaf.errors import GafError
 from gaf.experiments.engine import checkpoint, place, rng
-from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.tasks import Task, load_task
 from gaf.landscape import slices
@@ -59,15 +58,14 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], int]:
     return state["model"], state["state"]["step"]
 
 
-def reached(path: Path, config: RunConfig | None = None) -> Reached:
+def reached(path: Path, config: RunConfig) -> Reached:
     """The model of a checkpoint.
 
     Args:
         path: of a run's folder, or of one of its checkpoints.
-        config: of the run, where it has been read already.
+        config: of the run; not read here, since what a folder says must not be imported by itself.
     """
     state, step = read_checkpoint(path)
-    config = config or folders.read_config(place.run_folder(path))
     task = load_task(config.task)
     with rng.own_settings(None):
         model = task.build_model()
@@ -127,7 +125,7 @@ def curve(
             )
         shape = judge(w, mean)
         why = shape.misfit
-    except ValueError as error:
+    except GafError as error:
         shape, why = None, str(error)
     each = tuple(tuple(one.losses.tolist()) for one in found)
     return Curve(tuple(w), tuple(mean), each, None if why else shape, why)

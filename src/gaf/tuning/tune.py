@@ -109,7 +109,7 @@ def tune(
     with folders.locked(folder):
         search = Search(seen.config, budget, folder, executor, watch)
         baselines = search.baselines()
-        near = curve_near(baselines, start=seen.losses[0])
+        near = curve_near(baselines, seen.config, start=seen.losses[0])
         told(_curved(near))
         advice = recommend(seen, near.shape)
         for subject, sentence in advice.reasons:
@@ -139,12 +139,12 @@ def check_folder(folder: Path) -> None:
         read_json(folder / TUNE, "title")
 
 
-def curve_near(baselines: Sequence[Result], start: float) -> Curve:
+def curve_near(baselines: Sequence[Result], config: RunConfig, start: float) -> Curve:
     """The curve at the end of the first baseline that did not diverge: one that did has no optimum."""
     ended = next((each for each in baselines if not each.diverged), None)
     if ended is None:
         return Curve((), (), (), None, "the baseline diverged: there is no optimum to look at")
-    at = reached(ended.folder)
+    at = reached(ended.folder, config)
     return curve(at.model, training_loss(at.task), start=start)
 
 

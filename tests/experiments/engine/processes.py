@@ -13,7 +13,10 @@ from pathlib import Path
 from tests.experiments.engine.tiny import KIND
 
 ROOT = Path(__file__).resolve().parents[3]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+SOURCES = os.pathsep.join(
+    map(str, (ROOT, ROOT / "src"))
+)  # of this checkout, wherever gaf is installed
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": SOURCES, "NO_COLOR": "1"}
 
 
 def arguments(folder: Path, *changes: str, options: dict[str, object] | None = None) -> list[str]:

@@ -74,7 +74,9 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_with_a_warning(folder
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert checkpoint.latest(folder) == found  # said once
+    assert (folder / "damaged-step-00000030").is_dir()  # until there is a newer one
     save(folder, 40)
+    assert not list(folder.glob("damaged-*"))
     save(folder, 50)
     assert [path.name for path in checkpoint.steps(folder)] == ["step-00000050", "step-00000040"]
 
@@ -106,6 +108,7 @@ def test_no_flipped_bit_of_a_manifest_is_believed(folder):
 
 def test_a_write_that_was_killed_leaves_nothing_that_counts(folder):
     shutil.copytree(folder / "step-00000030", folder / ".step-00000040.tmp")
+    shutil.copytree(folder / "step-00000030", folder / ".step-00000037.tmp")  # a signal came then
     assert checkpoint.latest(folder).name == "step-00000030"
     save(folder, 40)
     assert checkpoint.latest(folder).name == "step-00000040"

@@ -216,8 +216,39 @@ def test_records_that_were_cut_are_a_sentence(tmp_path):
     with pytest.raises(Interrupted):
         train(tiny_config(), tmp_path, progress=Kick(8))
     (tmp_path / "metrics.jsonl").write_text("")
-    with pytest.raises(ValueError, match="shorter than it was"):
-        train(tiny_config(), tmp_path)
+    for _ in range(2):
+        with pytest.raises(
+            gaf.GafError, match=r"shorter than it was .* or delete the run to begin it again"
+        ):
+            train(tiny_config(), tmp_path)
+
+
+def test_records_that_were_cut_after_the_checkpoint_before_are_made_again(finished, tmp_path):
+    """Checkpoints at the steps 5 and 8: what the first of them needs is there."""
+    config = tiny_config(dropout=0.2)
+    with pytest.raises(Interrupted):
+        train(config, tmp_path, progress=Kick(8))
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.warns(UserWarning, match="metrics.jsonl is shorter than it was"):
+        train(config, tmp_path)
+    assert_same_run(finished.folder, tmp_path)
+    assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == [
+        "step-00000010",
+        "step-00000015",
+    ]
+
+
+@pytest.mark.parametrize("left", [None, 100])
+def test_a_tensorboard_file_that_is_lost_is_made_again(finished, tmp_path, left):
+    config = tiny_config(dropout=0.2)
+    with pytest.raises(Interrupted):
+        train(config, tmp_path, progress=Kick(8))
+    (path,) = (tmp_path / "tensorboard").iterdir()
+    content = path.read_bytes()
+    path.unlink() if left is None else path.write_bytes(content[:left])
+    train(config, tmp_path)
+    assert_same_run(finished.folder, tmp_path)
 
 
 def test_other_data_is_refused(tmp_path, monkeypatch):

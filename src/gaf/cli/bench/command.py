@@ -45,7 +45,7 @@ def bench(
         int | None, typer.Option(min=2, help="Repetitions; unset: 21, or 7 with --quick.")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads; unset: as many as torch takes.")
+        int | None, typer.Option(min=1, max=1024, help="Threads; unset: as many as torch takes.")
     ] = None,
     only_engine: Annotated[
         bool,

@@ -1,5 +1,7 @@
 """Checkpoints: renamed into place when whole, the last two kept, read without running code.
 
+One that is damaged is set aside, and removed when the next one has been written.
+
 A checkpoint is a folder ``step-00001234`` with one ``part-R.pt`` for each process and a ``manifest.json``
 with the checksum of each part. The run folder must be seen by all processes.
 """
@@ -12,6 +14,7 @@ import pickle
 import re
 import shutil
 import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ from gaf.experiments.engine.shards import put_together, take_apart
 KEPT = 2
 FORMAT = 1
 MANIFEST = "manifest.json"
+ASIDE = "damaged-"  # before the name of a checkpoint that is
 NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -48,7 +52,7 @@ def save(
     final = folder / f"step-{step:08d}"
     unfinished = folder / f".{final.name}.tmp"
     if fabric.is_global_zero:
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a run that was killed
+        _remove(folder.glob(".step-*.tmp"))  # of a run that was killed
         unfinished.mkdir(parents=True)
     fabric.barrier()
     pieces: dict[str, Any] = {}
@@ -68,7 +72,7 @@ def save(
         except OSError as error:
             failed = error
         if failed is not None:
-            shutil.rmtree(unfinished, ignore_errors=True)
+            _remove([unfinished])
     failed = everyones(fabric, failed)[0]
     if failed is not None:
         raise failed
@@ -86,11 +90,15 @@ def _write_part(path: Path, part: dict[str, Any]) -> dict[str, Any]:
 def _finish(unfinished: Path, final: Path, step: int, parts: list[Any]) -> None:
     manifest = {"format": FORMAT, "step": step, "parts": parts}
     files.write_json(unfinished / MANIFEST, {**manifest, "sha256": _seal(manifest)})
-    shutil.rmtree(final, ignore_errors=True)  # only there if this step is done a second time
+    _remove([final])  # only there if this step is done a second time
     unfinished.rename(final)
     files.sync_folder(final.parent)
-    for old in steps(final.parent)[KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
+    _remove([*steps(final.parent)[KEPT:], *final.parent.glob(f"{ASIDE}step-*")])
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def steps(folder: Path) -> list[Path]:
@@ -99,18 +107,24 @@ def steps(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
 
 
-def latest(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole; damaged ones after it are set aside with a warning."""
+def latest(folder: Path, check: Callable[[Path], object] = lambda path: None) -> Path | None:
+    """The newest checkpoint that is whole; damaged ones after it are set aside with a warning.
+
+    Args:
+        folder: holds the run's checkpoints.
+        check: what else may be wrong with one; raises :class:`Damaged`.
+    """
     damaged: list[tuple[Path, Damaged]] = []
     for path in steps(folder):
         try:
             verify(path)
+            check(path)
         except Damaged as error:
             damaged.append((path, error))
             continue
         for each, error in damaged:
-            aside = each.with_name(f"damaged-{each.name}")
-            shutil.rmtree(aside, ignore_errors=True)
+            aside = each.with_name(f"{ASIDE}{each.name}")
+            _remove([aside])
             each.rename(aside)
             warnings.warn(
                 f"the checkpoint {each.name} is damaged ({error}), trying the one before",
@@ -118,7 +132,10 @@ def latest(folder: Path) -> Path | None:
             )
         return path
     if damaged:  # nothing is touched: the same command must not begin anew over what there is
-        raise GafError(f"no checkpoint in {folder} is whole; delete the run to begin it again")
+        raise GafError(
+            f"no checkpoint in {folder} is whole ({damaged[0][1]}); "
+            "put back what is missing, or delete the run to begin it again"
+        )
     return None
 
 

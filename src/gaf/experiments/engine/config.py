@@ -7,6 +7,7 @@ are written to JSON and read back unchanged.
 from __future__ import annotations
 
 import json
+import math
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
@@ -16,10 +17,29 @@ from gaf.errors import GafError
 from gaf.experiments.engine.near import did_you_mean
 from gaf.optim.settings import as_setting
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+LARGEST = 3.4e38  # torch refuses to compute with a number that is no float32
+MOST = 2**31 - 1
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=MOST)]
+Whole = Annotated[int, Field(ge=0, le=MOST)]
+
+# what other libraries call a key, by the last parts of the names
+SYNONYMS = {
+    **dict.fromkeys(("learning_rate", "learningrate", "rate", "step_size"), "lr"),
+    **dict.fromkeys(("wd", "decay", "l2"), "weight_decay"),
+    **dict.fromkeys(("bs", "batch", "batchsize", "train_batch_size"), "batch_size"),
+    **dict.fromkeys(("max_epochs", "num_epochs", "n_epochs", "num_train_epochs"), "epochs"),
+    **dict.fromkeys(("steps", "max_steps", "num_steps", "max_iters"), "iterations"),
+    **dict.fromkeys(("beta", "beta1", "beta2"), "betas"),
+    **dict.fromkeys(("clip", "grad_clip", "max_norm", "max_grad_norm"), "clip_norm"),
+    **dict.fromkeys(("grad_accum", "gradient_accumulation_steps"), "accumulate"),
+    **dict.fromkeys(("gpus", "num_gpus"), "devices"),
+    **dict.fromkeys(("dtype", "amp"), "precision"),
+    **dict.fromkeys(("warmup_epochs", "warmup_steps", "warmup_iters"), "warmup"),
+    **{"epsilon": "eps", "random_seed": "seed", "dataset": "data", "num_threads": "threads"},
+}
 
 C = TypeVar("C", bound="Config")
 
@@ -99,6 +119,8 @@ class OptimizerConfig(Config):
         for key in ("momentum", "dampening", "nesterov", "betas", "eps", "amsgrad"):
             if key not in own and getattr(self, key) != type(self).model_fields[key].default:
                 raise GafError(f"{self.name} has no {key}")
+        if self.name != "sgd" and self.lr / (1 - self.betas[0]) > LARGEST:
+            raise GafError(f"lr / (1 - betas[0]), as in the first step, goes beyond {LARGEST:g}")
         if self.nesterov and (self.momentum == 0 or self.dampening != 0):
             raise GafError("nesterov needs a momentum above 0 and no dampening")
         if self.activation is not None:
@@ -176,13 +198,13 @@ class RunConfig(Config):
     devices: Count = 1
     nodes: Count = 1
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    seed: Whole = 0
     channels_last: bool = False
     compile: bool = False
-    evaluate_every: Annotated[int, Field(ge=0)] = 1
+    evaluate_every: Whole = 1
     checkpoint_every: Count | None = None
     log_every: Count = 50
-    monitor_every: Annotated[int, Field(ge=0)] = 100
+    monitor_every: Whole = 100
 
     @model_validator(mode="after")
     def _consistent(self) -> RunConfig:
@@ -191,6 +213,12 @@ class RunConfig(Config):
         if self.batch_size % self.accumulate:
             raise GafError(
                 f"batch_size {self.batch_size} does not divide into accumulate={self.accumulate} parts"
+            )
+        lr, schedule = self.optimizer.lr, self.schedule
+        growth = len(schedule.milestones) * math.log(max(1.0, schedule.gamma))
+        if math.log(lr) + growth > math.log(LARGEST):
+            raise GafError(
+                f"lr {lr} times gamma {schedule.gamma} at each milestone goes beyond {LARGEST:g}"
             )
         return self
 
@@ -228,11 +256,14 @@ def matched_control(config: RunConfig) -> RunConfig:
         change["eps"] = rule.eps / s
         if rule.name == "adam":
             change["weight_decay"] = rule.weight_decay / s
+    try:
+        matched = OptimizerConfig.model_validate({**dict(rule), **change})
+    except ValidationError as error:
+        raise GafError(
+            f"{rule.activation} has no matched control: its {explain(error, OptimizerConfig)}"
+        ) from None
     return config.model_copy(
-        update={
-            "name": f"{config.name}-matched-control",
-            "optimizer": OptimizerConfig.model_validate({**dict(rule), **change}),
-        }
+        update={"name": f"{config.name}-matched-control", "optimizer": matched}
     )
 
 
@@ -248,17 +279,35 @@ def keys(kind: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
     return found
 
 
+def unknown_key(key: str, kind: type[BaseModel] = RunConfig) -> str:
+    """A sentence about a key that there is not.
+
+    Example:
+        >>> unknown_key("optimizer.learning_rate")
+        "a config has no key 'optimizer.learning_rate'; did you mean 'optimizer.lr'?"
+    """
+    known = keys(kind)
+    meant = SYNONYMS.get(key.rpartition(".")[2].lower())
+    same = [each for each in known if each.rpartition(".")[2] == meant]
+    return f"a config has no key {key!r}{did_you_mean(same[0] if same else key, known)}"
+
+
 def explain(error: ValidationError, kind: type[BaseModel] = RunConfig) -> str:
     """The first complaint of pydantic as a sentence."""
     first = error.errors(include_url=False)[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        return f"a config has no key {key!r}{did_you_mean(key, keys(kind))}"
+        return unknown_key(key, kind)
     if first["type"] == "missing":
         return f"the config lacks the key {key!r}"
     if first["type"] == "json_invalid":
         return f"the config is not JSON: {first['msg'].partition(': ')[2]}"
+    if first["type"] == "less_than_equal" and "ctx" in first:
+        return f"{key} should be at most {first['ctx']['le']}, got {first['input']!r}"
     reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ValueError) and not isinstance(cause, GafError):
+        raise cause  # a bug in a validator
     if first["type"] == "value_error":
         return f"{key}: {reason}" if key else reason
     return f"{key} {reason}, got {first['input']!r}"

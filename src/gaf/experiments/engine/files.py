@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gaf.errors import GafError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a write says where there is no room
 
 
 class DiskFull(OSError):

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from gaf.errors import GafError
-from gaf.experiments.engine.config import RunConfig, explain, keys, read
-from gaf.experiments.engine.near import did_you_mean
+from gaf.experiments.engine.config import RunConfig, explain, keys, read, unknown_key
 
 FREE = ("task.data_options.", "task.model_options.", "task.options.")  # dicts of a task's own keys
 LENGTHS = ("epochs", "iterations")  # a run has one of them
@@ -48,12 +47,12 @@ def _value(key: str, text: str) -> Any:
     """The text as the key wants it."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except ValueError:  # no JSON, or a number of thousands of digits
         value = text
     if key.startswith(FREE):
         return value
-    if key not in (known := keys()):
-        raise GafError(f"a config has no key {key!r}{did_you_mean(key, known)}")
+    if key not in keys():
+        raise GafError(unknown_key(key))
     complaint = _complaint(key, value)
     if complaint and _complaint(key, text):
         raise GafError(complaint)

@@ -1,6 +1,7 @@
 """Metrics as they come: a line of JSON each, and the same figures for TensorBoard.
 
 Both files are cut back to a checkpoint's length at resume, so that they read as if nothing had happened.
+A TensorBoard file that is shorter is made again from the lines.
 What cannot repeat, times and speeds, stands under the key ``time``.
 """
 
@@ -12,7 +13,6 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from gaf.errors import GafError
 from gaf.experiments.engine.files import number, plain
 
 METRICS = "metrics.jsonl"
@@ -29,23 +29,30 @@ class Records:
 
     def __init__(self, folder: Path, lengths: dict[str, int] | None = None) -> None:
         lengths = lengths or {METRICS: 0, EVENTS: 0}
+        if size_of(folder / EVENTS) < lengths[EVENTS]:  # lost or cut short: made again
+            lengths = {**lengths, EVENTS: 0}
         self._files = {name: _open(folder / name, lengths[name]) for name in (METRICS, EVENTS)}
         if lengths[EVENTS] == 0:
             self._event(file_version="brain.Event:2")
+            for record in read(folder):
+                self._show(record)
 
     def write(self, kind: str, step: int, figures: dict[str, Any], **times: float) -> None:
         """One record; ``kind`` says of what."""
-        record = {"kind": kind, "step": step, **plain(figures), "time": plain(times)}
-        line = json.dumps(record, allow_nan=False) + "\n"
+        record = {"kind": kind, "step": step, **figures, "time": times}
+        line = json.dumps(plain(record), allow_nan=False) + "\n"
         self._append(METRICS, line.encode())
-        scalars = {**figures, **times}
-        group = f"{kind}{figures['group']}" if "group" in figures else kind
+        self._show(record)
+
+    def _show(self, record: dict[str, Any]) -> None:
+        """The figures of a record for TensorBoard."""
+        group = f"{record['kind']}{record.get('group', '')}"
         values = {
             f"{group}/{name}": float(value)
-            for name, value in scalars.items()
-            if isinstance(value, int | float) and name not in ("epoch", "group")
+            for name, value in {**record, **record["time"]}.items()
+            if isinstance(value, int | float) and name not in ("step", "epoch", "group")
         }
-        self._event(step=step, values=values)
+        self._event(step=record["step"], values=values)
 
     def _event(self, step: int = 0, values: dict[str, float] | None = None, **other: Any) -> None:
         from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[attr-defined]
@@ -75,12 +82,14 @@ class Records:
             file.close()
 
 
+def size_of(path: Path) -> int:
+    """The bytes of a file, 0 where there is none."""
+    return path.stat().st_size if path.exists() else 0
+
+
 def _open(path: Path, length: int) -> IO[bytes]:
     path.parent.mkdir(parents=True, exist_ok=True)
     file = open(path, "ab")  # noqa: SIM115 - closed in Records.close()
-    if file.tell() < length:
-        file.close()
-        raise GafError(f"{path} is shorter than it was when the last checkpoint was written")
     file.truncate(length)
     file.seek(length)
     return file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,7 @@ from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.distributed import make_fabric
 from gaf.experiments.engine.fabric import Fabric
-from gaf.experiments.engine.files import DiskFull, write_json
+from gaf.experiments.engine.files import FULL, DiskFull, write_json
 from gaf.experiments.engine.loop import fit
 from gaf.experiments.engine.optimizers import make_optimizer
 from gaf.experiments.engine.progress import Progress
@@ -24,8 +23,6 @@ from gaf.experiments.engine.sampler import Sampler
 from gaf.experiments.engine.signals import Wish, listening
 from gaf.experiments.engine.state import CHECKPOINTS, Run, go_on
 from gaf.experiments.tasks import Task, load_task
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def train(

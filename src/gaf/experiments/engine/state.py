@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from gaf.experiments.engine import checkpoint, rng, shards
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.fabric import Fabric
 from gaf.experiments.engine.progress import Progress
-from gaf.experiments.engine.record import Records
+from gaf.experiments.engine.record import METRICS, Records, size_of
 from gaf.experiments.engine.sampler import Sampler
 from gaf.experiments.engine.signals import Wish
 from gaf.experiments.tasks.base import Task
@@ -103,10 +104,18 @@ def save(run: Run) -> None:
     run.saved = True
 
 
+def check_records(folder: Path, path: Path) -> None:
+    """Refuse a checkpoint whose records are gone: the one before repeats them, if it has its own."""
+    lengths = checkpoint.load(path)[0].get("lengths") or {}
+    if size_of(folder / METRICS) < lengths.get(METRICS, 0):
+        raise checkpoint.Damaged(f"{folder / METRICS} is shorter than it was then")
+
+
 def go_on(run: Run) -> None:
     """Go on from the last whole checkpoint, or from the beginning where there is none."""
     first = run.fabric.is_global_zero
-    found = checkpoint.latest(run.folder / CHECKPOINTS) if first else None
+    check = partial(check_records, run.folder)
+    found = checkpoint.latest(run.folder / CHECKPOINTS, check) if first else None
     path = run.fabric.broadcast(found)
     lengths = None
     if path is not None:

@@ -121,6 +121,7 @@ def make(
             has_f = config.optimizer.activation is not None
             found.append(Entry(cell, config, control(config) if has_f else None))
     first = found[0].config.seed
+    override(found[0].config, [f"seed={first + seeds - 1}"])  # it may be too large for a config
     numbers = tuple(range(first, first + seeds))
     return Plan(name, scale, where, numbers, tuple(found), tuple(changes))
 

@@ -51,7 +51,10 @@ def load_task(config: TaskConfig) -> Task:
 
 
 def import_maker(kind: str) -> Callable[..., object]:
-    """The function or class that ``my_module:make_task`` names; modules of the current folder are found."""
+    """The function or class that ``my_module:make_task`` names; modules of the current folder are found.
+
+    It is called with options that a config holds, so what was not written to make a task is refused.
+    """
     module_name, _, name = kind.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -67,4 +70,16 @@ def import_maker(kind: str) -> Callable[..., object]:
             each for each in vars(module) if callable(getattr(module, each)) and each[0] != "_"
         ]
         raise GafError(f"{module_name} has no function {name!r}{did_you_mean(name, public)}")
+    if not _knows_tasks(make):
+        raise GafError(
+            f"{kind} is not a task: the module that defines it must have imported the class "
+            "gaf.experiments.tasks.Task, or one derived from it"
+        )
     return make
+
+
+def _knows_tasks(make: Callable[..., object]) -> bool:
+    """Whether the module that defines a callable holds a class of tasks; ``os.system``'s does not."""
+    home = sys.modules.get(getattr(make, "__module__", None) or "")
+    classes = [each for each in vars(home).values() if isinstance(each, type)] if home else []
+    return any(Task in each.__mro__ for each in classes)

@@ -49,9 +49,10 @@ def _reached(name: str) -> Reached:
     from gaf.tuning.optimum import reached
 
     quiet = {"monitor_every": 0, "evaluate_every": 0, "checkpoint_every": 10**9}
+    config = MODELS[name]().model_copy(update=quiet)
     with tempfile.TemporaryDirectory() as folder:
-        train(MODELS[name]().model_copy(update=quiet), Path(folder))
-        return reached(Path(folder))
+        train(config, Path(folder))
+        return reached(Path(folder), config)
 
 
 @cache
