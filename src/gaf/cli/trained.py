@@ -20,7 +20,7 @@ def trained(name: str | None, task: str | None) -> RunConfig:
     if task is None:
         return recipes.get(name or "")
     import_task(task)
-    own = task.partition(":")[2]
+    own = task.replace(":", "-")  # two modules may each have a make_task
     if name is None:
         return read({"name": own, **OWN_TASK, "task": {"kind": task}})
     # not under the recipe's name: its folder is for the recipe's own task

@@ -21,8 +21,8 @@ from gaf.experiments.grid import (
     Watch,
     check_place,
     digest,
-    finished,
     machine,
+    places,
     run_grid,
 )
 from gaf.experiments.recipes import paper
@@ -70,9 +70,9 @@ def check_folder(folder: Path, plan: Plan) -> None:
 
 def so_far(plan: Plan, folder: Path) -> dict[str, Outcome]:
     """The runs of a plan that are finished, by digest."""
-    keys = {digest(config) for config in plan.runs()}
-    places = {key: finished(folder / RUNS / key) for key in keys}
-    return {key: outcome for key, outcome in places.items() if outcome is not None}
+    at = places(plan.runs(), folder / RUNS)
+    ended = {key: place.finished() for key, place in at.items()}
+    return {key: outcome for key, outcome in ended.items() if outcome is not None}
 
 
 def conclude(

@@ -65,6 +65,7 @@ class Task:
     score: ClassVar[str] = "top1"  # the metric a run is judged by
     higher_is_better: ClassVar[bool] = True
     worst: ClassVar[float] = 0.0  # the score of a run that diverged
+    version: ClassVar[int] = 1  # raised when the same config gives other data, losses or scores
 
     def build_model(self) -> nn.Module:
         """A new model; its initial weights may use torch's generator, which the engine has seeded."""
