@@ -12,7 +12,7 @@ from typing import Any
 
 from gaf.errors import GafError
 from gaf.experiments.compare import training
-from gaf.experiments.comparison import Comparison, Row, RunRef
+from gaf.experiments.comparison import Comparison, RunRef
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.identity import Identity
@@ -55,9 +55,10 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
         task=training(first),
         score_name=outcome.result.score_name,
         higher_is_better=outcome.result.higher_is_better,
+        chance=outcome.result.chance,
         seeds=seeds,
         baseline=entries[0].name,
-        rows=tuple(map(_not_run, judge(entries, outcomes, seeds))),
+        rows=judge(entries, outcomes, seeds),
         runs=tuple(
             RunRef(
                 setting=entry.name,
@@ -152,11 +153,6 @@ def _table(
         for key, group in groups.items()
     }
     return entries, outcomes, seeds
-
-
-def _not_run(row: Row) -> Row:
-    """A seed that a setting was not trained with is no failure."""
-    return row.model_copy(update={"sentence": row.sentence.replace("runs failed", "seeds not run")})
 
 
 def _above(places: Sequence[Path]) -> Path:

@@ -124,6 +124,7 @@ def _result(run: Run) -> Result:
         steps=state.step,
         seconds_per_step=state.seconds / max(1, state.step),
         folder=run.folder,
+        chance=task.chance(),
     )
 
 

@@ -23,6 +23,7 @@ Example:
 from __future__ import annotations
 
 import inspect
+import math
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -53,6 +54,18 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def first_line(error: Exception) -> str:
     """The beginning of a long message, in quotes."""
     return repr(str(error).partition("\n")[0])
+
+
+def lucky_guess(targets: Tensor) -> float:
+    """The share that naming one class for all samples gets right, and three standard errors more.
+
+    Example:
+        >>> lucky_guess(torch.arange(900) % 9)  # 1 / 9, on 900 samples
+        0.1425...
+    """
+    counts = targets.bincount()
+    share, samples = counts.max().item() / len(targets), len(targets)
+    return share + 3 * math.sqrt(share * (1 - share) / samples)
 
 
 class Task:
@@ -142,6 +155,14 @@ class Task:
     def metrics(self, outcomes: dict[str, Tensor]) -> dict[str, float]:
         """Figures of the whole test set, from the outcomes of all its samples: by default their means."""
         return {name: rows.double().mean().item() for name, rows in outcomes.items()}
+
+    def chance(self) -> float | None:
+        """The score up to which nothing has been learned; None: the task does not say.
+
+        It is what the best guess that does not look at its input reaches, with some luck. A comparison whose
+        baseline is no better says so instead of "no difference".
+        """
+        return None
 
     def score_of(self, metrics: dict[str, float]) -> float:
         """The score among metrics."""
