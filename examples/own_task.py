@@ -1,6 +1,6 @@
 """A task of your own: fit a curve, with everything the engine does for the built-in ones.
 
-Run it as a script, or from this folder through the command, which keeps the run in runs/make_task-seed0:
+Run it as a script, or from this folder through the command (the run is in runs/own_task-make_task-seed0):
 
     gaf train own_task:make_task --set "optimizer.activation=arctan(0.1, 20)"
 """

@@ -93,11 +93,11 @@ def test_a_comparison_and_the_same_again(capsys, tmp_path, monkeypatch):
     args = [*TINY, "--set", "task.options.crash=1", "--seeds", "3"]
     assert run(args) == 0
     out, err = capsys.readouterr()
-    folder = tmp_path / "runs" / "compare-Trouble"
+    folder = tmp_path / "runs" / "compare-tests.experiments.grid_tasks-Trouble"
     assert "RuntimeError: a crash" in err
     assert f"{F}: " in out
     assert "1 of 3 runs failed" in out
-    assert f"page: {Path('runs/compare-Trouble/report.html')}" in out
+    assert f"page: {Path('runs/compare-tests.experiments.grid_tasks-Trouble/report.html')}" in out
     assert "\x1b" not in out + err  # no table that moves, no colours in a pipe
     first = table(folder)
     finished = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/finished.json")}
@@ -179,3 +179,35 @@ def test_ctrl_c_leaves_something_that_resumes(whole, tmp_path):
     assert "runs were finished before" in err
     assert kept.items() <= finished(folder).items()
     assert table(folder) == whole
+
+
+def test_nothing_learned_is_said_in_the_table_and_at_the_top_of_the_page(
+    capsys, monkeypatch, tmp_path
+):
+    """The deep perceptron, whose gradient vanishes: plain SGD stays at chance."""
+    monkeypatch.setattr("gaf.experiments.pool.Pool", HerePool)
+    command = ["compare", "digits-deep-mlp-sgd", "--settings", "centralize", "--seeds", "2"]
+    quick = ["--set", "iterations=2", "--set", "epochs=null", "--set", "accelerator=cpu"]
+    assert run([*command, *quick, "--out", "here"]) == 0
+    out = capsys.readouterr().out
+    chance = read(tmp_path / "here").chance
+    assert 0.1 < chance < 0.21  # the most frequent of ten digits in 359 test images, and some luck
+    sentence = (
+        "Nothing learned here: no run of baseline has a better top1 than a guess that does not look at the "
+        f"input, {chance:.4f}"
+    )
+    assert sentence in out
+    assert "baseline, nothing learned here" in out
+    assert "no difference" not in out.lower()
+    page = (tmp_path / "here" / "report.html").read_text("utf-8")
+    assert 0 < page.index(sentence) < page.index('class="headline"')
+    assert "1 at chance" in page
+    rows = read(tmp_path / "here").rows
+    assert [(row.verdict, row.steps_to_baseline) for row in rows] == [
+        *(("baseline", None), ("nothing learned", None)),
+    ]
+    assert run(["report", "here", "--format", "markdown"]) == 0
+    assert "nothing learned here" in capsys.readouterr().out
+    runs = sorted(map(str, (tmp_path / "here" / "runs").glob("[0-9a-f]*")))
+    assert run(["report", *runs, "--format", "table"]) == 0
+    assert "Nothing learned here" in capsys.readouterr().out

@@ -72,7 +72,9 @@ def test_a_divergence_is_told_and_is_no_error(capsys):
 def test_a_recipe_lends_its_settings_to_a_task_of_ones_own(tmp_path):
     """In a folder of its own: the recipe's is for the recipe's task."""
     assert run(["train", "digits-cnn-sgdm", "--task", KIND, *QUICK]) == 0
-    config = read_config(tmp_path / "runs" / "Tiny-digits-cnn-sgdm-seed0")
+    config = read_config(
+        tmp_path / "runs" / "tests.experiments.engine.tiny-Tiny-digits-cnn-sgdm-seed0"
+    )
     assert config.task.kind == KIND
     assert config.optimizer == recipes.get("digits-cnn-sgdm").optimizer
 

@@ -13,7 +13,7 @@ import torch
 from gaf.experiments.engine.config import RunConfig, read
 from gaf.experiments.engine.overrides import override
 from gaf.experiments.engine.run import train
-from gaf.experiments.grid import RunFailed
+from gaf.experiments.grid import RunFailed, digest, places
 from tests.experiments.engine.tiny import Tiny
 
 KIND = "tests.experiments.grid_tasks:Trouble"
@@ -61,6 +61,11 @@ def base(*changes: str, **options: object) -> RunConfig:
         "threads": 1,
     }
     return override(read(config), changes)
+
+
+def run_folder(config: RunConfig, runs: Path) -> Path:
+    """Where a grid keeps the run of a config."""
+    return places([config], runs)[digest(config)].folder
 
 
 class Here:

@@ -15,6 +15,7 @@ from gaf.experiments.comparison import (
     read,
     write,
 )
+from tests.experiments.engine.processes import ROOT
 
 DIFFERENCE = Difference(
     against="baseline",
@@ -24,7 +25,6 @@ DIFFERENCE = Difference(
     p=1.0,
     p_corrected=1.0,
     n=1,
-    seeds_needed=None,
     verdict="no difference",
 )
 ROW = Row(
@@ -45,7 +45,7 @@ ROW = Row(
     steps_to_baseline=None,
     reached=0,
     verdict="no difference",
-    sentence="No difference.",
+    sentence="What the others are compared with; 1 of 3 runs diverged; 1 of 3 runs failed.",
 )
 COMPARED = Comparison(
     title="a",
@@ -99,3 +99,23 @@ def test_a_damaged_file_is_refused_in_a_sentence(tmp_path, content, complaint):
 def test_a_folder_without_one_is_refused(tmp_path):
     with pytest.raises(ValueError, match="holds no comparison"):
         read(tmp_path)
+
+
+RESULTS = sorted((ROOT / "results").rglob("comparison.json"))
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.parent.relative_to(ROOT).as_posix())
+def test_older_records_are_read_and_say_what_is_said_now(path):
+    """They hold the number of seeds that "would tell", and sentences that named it."""
+    text = path.read_text()
+    assert "seeds_needed" in text
+    found = read(path.parent)
+    assert len(found.rows) == len(json.loads(text)["rows"])
+    said = " ".join(row.sentence for row in found.rows) + found.model_dump_json()
+    assert "seeds would" not in said
+    assert "seeds_needed" not in said
+
+
+def test_what_a_difference_does_not_have_is_refused():
+    with pytest.raises(ValueError, match="seeds_wanted"):
+        Difference.model_validate({**DIFFERENCE.model_dump(), "seeds_wanted": 3})

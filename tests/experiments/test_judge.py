@@ -21,7 +21,7 @@ def outcome(tmp_path):
     """Makes the outcome of a run with these test scores, in a folder with records."""
     count = 0
 
-    def make_one(*scores, diverged=False, loss=0.5, train_loss=0.2, higher=True):
+    def make_one(*scores, diverged=False, loss=0.5, train_loss=0.2, higher=True, chance=None):
         nonlocal count
         count += 1
         folder = tmp_path / str(count)
@@ -46,6 +46,7 @@ def outcome(tmp_path):
             steps=10 * len(scores),
             seconds_per_step=0.01 * count,
             folder=folder,
+            chance=chance,
         )
         return Outcome(folder, result)
 
@@ -98,7 +99,7 @@ def test_p_values_are_corrected_for_all_differences_of_the_table(outcome):
     assert best.p_corrected == pytest.approx(4 * best.p)  # adam, f, its control, f against that
     other = rows[f].vs_baseline
     assert other.verdict == "no difference"
-    assert other.seeds_needed is None or other.seeds_needed > 4
+    assert "seeds would" not in rows[f].sentence  # to go on until the verdict changes is no test
 
 
 def test_a_divergence_is_a_result_with_a_score(outcome):
@@ -164,6 +165,56 @@ def test_one_seed_tells_nothing(outcome):
     row = table({"baseline": [outcome(0.1)], "adam": [outcome(0.9)]})["adam"]
     assert row.verdict == "no difference"
     assert row.sentence == "No difference to the baseline at one seed, which tells nothing (+0.8)."
+
+
+def at(outcome, scores, **options):
+    return [outcome(each, **options) for each in scores]
+
+
+CHANCE = {"chance": 0.126}
+
+
+def test_where_the_baseline_is_at_chance_nothing_was_learned(outcome):
+    f = "arctan(0.1, 20)@momentum"
+    rows = table(
+        {
+            "baseline": at(outcome, (0.10, 0.11, 0.10, 0.12), **CHANCE),
+            "adam": at(outcome, (0.10, 0.09, 0.126, 0.11), **CHANCE),
+            "centralize": at(outcome, (0.0, 0.0, 0.0, 0.0), diverged=True, **CHANCE),
+            f: at(outcome, GOOD, **CHANCE),
+            f"control({f})": at(outcome, (0.10, 0.11, 0.60, 0.12), **CHANCE),
+        }
+    )
+    base = rows["baseline"]
+    assert (base.at_chance, base.verdict) == (True, "baseline")
+    assert base.sentence == (
+        "What the others are compared with; nothing learned here: no run scored better than chance."
+    )
+    for row in (rows["adam"], rows["centralize"]):
+        assert (row.at_chance, row.verdict) == (True, "nothing learned")
+        assert row.sentence.startswith("Nothing learned here: like the baseline, no run scored")
+        assert "no difference" not in row.sentence
+    assert "4 of 4 runs diverged" in rows["centralize"].sentence
+    assert (rows[f].at_chance, rows[f].verdict) == (False, "better")
+    assert rows[f].sentence.startswith("Better than the baseline, which learned nothing (+0.8")
+    some = rows[f"control({f})"]  # one seed learned
+    assert (some.at_chance, some.verdict) == (False, "no difference")
+    assert "No difference to the baseline, which learned nothing, at 4 seeds" in some.sentence
+    assert {(row.steps_to_baseline, row.reached) for row in rows.values()} == {(None, 0)}
+
+
+@pytest.mark.parametrize(
+    ("scores", "options", "at_chance"),
+    [
+        ((0.10, 0.11, 0.13), CHANCE, False),  # one seed is better
+        ((0.10, 0.11, 0.12), {}, False),  # the task does not say
+        ((5.0, 4.9, math.inf), {"chance": 4.8, "higher": False}, True),
+        ((5.0, 4.7, 5.0), {"chance": 4.8, "higher": False}, False),
+    ],
+)
+def test_chance_is_what_the_task_says_and_holds_for_all_seeds(outcome, scores, options, at_chance):
+    row = table({"baseline": at(outcome, scores, **options)})["baseline"]
+    assert row.at_chance == at_chance
 
 
 @pytest.mark.parametrize(("chosen", "edge"), [("x3", False), ("x10", True), ("x0.1", True)])

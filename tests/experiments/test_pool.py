@@ -19,7 +19,7 @@ from gaf.experiments.grid import digest, run_grid
 from gaf.experiments.pool import ATTEMPTS, LOG, Job, Pool, ask, cores, end, gpus, slots
 from tests.experiments.engine.processes import ENVIRONMENT, ROOT
 from tests.experiments.engine.tiny import assert_same_run
-from tests.experiments.grid_tasks import base, comes
+from tests.experiments.grid_tasks import base, comes, run_folder
 
 
 def seeds(*numbers, **options):
@@ -102,7 +102,7 @@ def test_a_process_makes_a_checkpoint_and_goes_when_its_parent_is_killed(tmp_pat
         f"run_grid([base('epochs=100000', pause=0.01)], Path({str(tmp_path / 'runs')!r}), pool)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], env=ENVIRONMENT, cwd=ROOT)
-    folder = tmp_path / "runs" / digest(base("epochs=100000", pause=0.01))
+    folder = run_folder(base("epochs=100000", pause=0.01), tmp_path / "runs")
     assert comes(parent, lambda: list(folder.glob("checkpoints/step-*")))
     worker = children(parent.pid)
     assert len(worker) == 1

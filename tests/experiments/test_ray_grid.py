@@ -16,7 +16,7 @@ from gaf.cli.failing import said_in_a_sentence
 from gaf.experiments.engine.folder import locked
 from gaf.experiments.engine.result import read_result
 from gaf.experiments.engine.run import train
-from gaf.experiments.grid import RunFailed, digest, run_grid
+from gaf.experiments.grid import RunFailed, run_grid
 from gaf.experiments.pool import ATTEMPTS
 from gaf.experiments.ray_grid import RayGrid, last_step, resources
 from gaf.experiments.ray_task import progress
@@ -26,7 +26,7 @@ from gaf.experiments.table.plan import make
 from tests.experiments.engine import processes
 from tests.experiments.engine.processes import ROOT
 from tests.experiments.engine.tiny import assert_same_run
-from tests.experiments.grid_tasks import Here, base
+from tests.experiments.grid_tasks import Here, base, run_folder
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'activated-gradients[cluster]'")
 
@@ -151,7 +151,7 @@ def test_runs_that_crash_die_or_cannot_be_held(cluster, tmp_path):
     assert told[-1][1] == 500_000
     for seed in (0, 2):
         train(base(f"seed={seed}"), tmp_path / f"alone-{seed}")
-        run = tmp_path / "runs" / digest(configs[seed])
+        run = run_folder(configs[seed], tmp_path / "runs")
         assert read_result(run).final == read_result(tmp_path / f"alone-{seed}").final
 
 

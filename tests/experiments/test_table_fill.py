@@ -12,7 +12,7 @@ from rich.console import Console
 
 from gaf.experiments.engine.config import read
 from gaf.experiments.engine.result import read_result
-from gaf.experiments.grid import Outcome, Stopped, digest, finished
+from gaf.experiments.grid import Outcome, Stopped, digest, places
 from gaf.experiments.statistics import holm, paired
 from gaf.experiments.table import found as tables
 from gaf.experiments.table.cost import Left, bill, estimate, left_to_do
@@ -23,7 +23,7 @@ from gaf.reports.table_columns import scores
 from gaf.reports.table_cost import sentences
 from gaf.reports.table_page import headline, render, write_all
 from tests.browser import Browser, needs_chromium
-from tests.experiments.grid_tasks import Here
+from tests.experiments.grid_tasks import Here, run_folder
 
 CHANGES = (
     *("task.data=digits", "task.data_options.limit=128", "batch_size=64", "epochs=1"),
@@ -48,8 +48,7 @@ def filled(tmp_path_factory):
 
 
 def outcomes_of(folder, plan):
-    keys = [digest(config) for config in plan.runs()]
-    return {key: finished(folder / RUNS / key) for key in keys}
+    return {key: at.finished() for key, at in places(plan.runs(), folder / RUNS).items()}
 
 
 def test_ours_beside_the_papers(filled):
@@ -71,7 +70,7 @@ def test_ours_beside_the_papers(filled):
         "without": plan.entries[0].config,
     }.items():
         runs = [config.model_copy(update={"seed": seed}) for seed in (0, 1)]
-        values[name] = [100 * read_result(folder / RUNS / digest(run)).score for run in runs]
+        values[name] = [100 * read_result(run_folder(run, folder / RUNS)).score for run in runs]
     assert list(arctan.ours.values) == values["f"]
     assert arctan.ours.mean == pytest.approx(statistics.fmean(values["f"]))
     assert arctan.ours.std == pytest.approx(statistics.stdev(values["f"]))

@@ -67,7 +67,6 @@ def comparison_of(
             against=other,
             **{key: getattr(each, key) for key in ("mean", "low", "high", "p", "n")},
             p_corrected=p,
-            seeds_needed=paired.seeds_needed(each, p),
             verdict=paired.verdict(each, p, higher_is_better),
         )
 

@@ -78,6 +78,19 @@ def test_settings_of_one_name_are_told_apart(runs):
     assert names[1].startswith("plain (")
 
 
+def test_auto_is_a_rule_without_a_matched_control(tmp_path):
+    for seed in (0, 1):
+        write_run(tmp_path / f"auto-{seed}", 0.95 + 0.01 * seed, seed, "auto", name="with auto")
+        write_run(tmp_path / f"plain-{seed}", 0.9, seed, None, name="plain")
+    alone, _ = gather([tmp_path / "auto-0", tmp_path / "auto-1"])
+    assert [(row.kind, row.scores) for row in alone.rows] == [("baseline", (0.95, 0.96))]
+    beside, _ = gather(sorted(tmp_path.iterdir()))
+    assert [(row.setting, row.kind, row.control) for row in beside.rows] == [
+        ("plain", "baseline", None),
+        ("with auto", "rule", None),
+    ]
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [

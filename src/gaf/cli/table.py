@@ -112,7 +112,7 @@ def table(
 ) -> int:
     """Fill a table of the paper again: its number beside ours in every cell, and f's matched control.
 
-    Stopped or killed, the same command goes on: finished runs are found by their config and not repeated.
+    Stopped or killed, the same command goes on: finished runs are found and not repeated.
 
     Example: gaf table cifar100 --models resnet50 --settings "arctan, log" --seeds 3
     """

@@ -29,12 +29,17 @@ def trained(name: str | None, task: str | None = None) -> RunConfig:
         if task is None:
             return config
         # not under the recipe's name: its folder is for the recipe's own task
-        own = f"{task.partition(':')[2]}-{name}"
+        own = f"{_name(task)}-{name}"
         return read({**config.model_dump(mode="json"), "name": own, "task": {"kind": task}})
     if task is not None:
         raise GafError(f"{name} is a task: give it alone, or a recipe's name with --task")
     import_task(name)
-    return read({"name": name.partition(":")[2], **OWN_TASK, "task": {"kind": name}})
+    return read({"name": _name(name), **OWN_TASK, "task": {"kind": name}})
+
+
+def _name(task: str) -> str:
+    """Of a task of the user's own: with its module, since two may each have a make_task."""
+    return task.replace(":", "-")
 
 
 def import_task(task: str) -> None:

@@ -116,6 +116,7 @@ def _conclude(
         task=describe(plan.base),
         score_name=first.score_name,
         higher_is_better=first.higher_is_better,
+        chance=first.chance,
         seeds=plan.seeds,
         baseline=BASELINE,
         rows=judge(entries, outcomes, plan.seeds, tuning),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, model_validator
 
 from gaf.errors import GafError
 from gaf.experiments.engine import config as configs
@@ -26,7 +26,7 @@ class Difference(Config):
     """A setting minus another one, over the seeds on which both ran to the end.
 
     ``low`` and ``high`` end the 95 % interval of this difference by itself; ``p_corrected`` allows
-    for all differences of the table. ``seeds_needed`` is None where no number up to 1,000 would do.
+    for all differences of the table.
     """
 
     against: str
@@ -36,8 +36,15 @@ class Difference(Config):
     p: Number
     p_corrected: Number
     n: int
-    seeds_needed: int | None
     verdict: Literal["better", "worse", "no difference"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_old(cls, values: Any) -> Any:
+        """Older records have a number of seeds to run, which invited to stop when the verdict pleases."""
+        if isinstance(values, dict):
+            return {key: value for key, value in values.items() if key != "seeds_needed"}
+        return values
 
 
 class Row(Config):
@@ -59,8 +66,10 @@ class Row(Config):
         seconds_per_step: median over seeds, as measured with other runs beside it.
         steps_to_baseline: median over seeds of the steps until the test score was at least the
             baseline's final one on that seed; None where half the seeds never got there.
+            Neither where the baseline learned nothing: there is nothing to reach.
         reached: on how many seeds it got there.
-        verdict: against the baseline, in a word.
+        at_chance: whether no run of the setting scored better than :attr:`Comparison.chance`.
+        verdict: against the baseline, in a word; "nothing learned" where both are at chance.
         sentence: the verdict to read.
     """
 
@@ -80,7 +89,8 @@ class Row(Config):
     seconds_per_step: Number | None
     steps_to_baseline: Number | None
     reached: int
-    verdict: Literal["baseline", "better", "worse", "no difference", "failed"]
+    at_chance: bool = False
+    verdict: Literal["baseline", "better", "worse", "no difference", "nothing learned", "failed"]
     sentence: str
 
 
@@ -110,7 +120,8 @@ class Tuning(Config):
 class Comparison(Config):
     """Everything but the curves.
 
-    ``task`` says in a sentence what was trained. ``rows`` begin with the baseline. ``environment`` is what
+    ``task`` says in a sentence what was trained. ``rows`` begin with the baseline. ``chance`` is the score up
+    to which nothing has been learned, None where the task does not say. ``environment`` is what
     the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
     that differ when the same comparison is made again on the same machine.
     """
@@ -119,6 +130,7 @@ class Comparison(Config):
     task: str
     score_name: str
     higher_is_better: bool
+    chance: Number | None = None
     seeds: tuple[int, ...]
     baseline: str
     rows: tuple[Row, ...]
@@ -153,7 +165,11 @@ def read(folder: Path) -> Comparison:
     path = folder / COMPARISON
     if not path.is_file():
         raise GafError(f"{folder} holds no comparison: there is no {COMPARISON}")
+    from gaf.experiments.sentences import sentences
+
     try:
-        return configs.read(path.read_bytes(), Comparison)
+        found = configs.read(path.read_bytes(), Comparison)
     except ValueError as error:
         raise GafError(f"{path}: {error}") from None
+    # what is said follows from the record, and may be said otherwise than when it was written
+    return found.model_copy(update={"rows": sentences(found.rows, found.tuning)})

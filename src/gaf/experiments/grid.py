@@ -1,4 +1,4 @@
-"""Many runs: each in a folder named by a digest of its config, found again where it is finished.
+"""Many runs: each in a folder named by a digest of config, code and data, found again where it is finished.
 
 What trains them is an executor: the processes of :mod:`gaf.experiments.pool` on this machine, or anything
 else that can train a config in a folder that both sides see, and go on there with what was begun elsewhere.
@@ -19,10 +19,12 @@ from gaf.errors import GafError
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.files import read_json
+from gaf.experiments.engine.identity import Identity, identify_all
 from gaf.experiments.engine.result import Result, read_result
 from gaf.experiments.engine.signals import listening
 
 RUNS = "runs"  # the folder of the runs, within that of what they are for
+NOT_COMPUTED = ("name", *folders.WHERE)  # keys of a config that do not change the result
 LOOK = 0.2  # seconds between two looks at the runs
 
 
@@ -85,7 +87,7 @@ class Watch:
 
 
 def digest(config: RunConfig) -> str:
-    """Sixteen letters that tell configs apart by what is computed, not by name or place.
+    """Sixteen letters that tell configs apart by what they ask for, not by name or place.
 
     Example:
         >>> from gaf.experiments import recipes
@@ -95,8 +97,36 @@ def digest(config: RunConfig) -> str:
         >>> digest(config) == digest(config.model_copy(update={"seed": 1}))
         False
     """
-    data = config.model_dump(mode="json", exclude={"name", *folders.WHERE})
+    data = config.model_dump(mode="json", exclude=set(NOT_COMPUTED))
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run belongs: a folder whose name stands for config, code and data."""
+
+    folder: Path
+    identity: Identity
+
+    def finished(self) -> Outcome | None:
+        """The outcome of the run, where it is finished there with this code and data."""
+        if folders.read_identity(self.folder) != self.identity:
+            return None
+        return finished(self.folder)
+
+
+def places(configs: Iterable[RunConfig], folder: Path) -> dict[str, Place]:
+    """The place of each config in the folder of the runs, by :func:`digest`; this reads the data.
+
+    Raises:
+        GafError: a task cannot be made, or its data is not there.
+    """
+    wanted = {digest(config): config for config in configs}
+    identities = zip(wanted.items(), identify_all(wanted.values()), strict=True)
+    return {
+        key: Place(folder / identity.digest(config, NOT_COMPUTED), identity)
+        for (key, config), identity in identities
+    }
 
 
 def check_place(folder: Path, what: str, record: str | None = None) -> None:
@@ -130,7 +160,8 @@ def run_grid(
     """
     watch = watch or Watch()
     wanted = {digest(config): config for config in configs}
-    found = {key: finished(folder / key) for key in wanted}
+    at = places(wanted.values(), folder)
+    found = {key: place.finished() for key, place in at.items()}
     outcomes = {key: outcome for key, outcome in found.items() if outcome is not None}
     watch.begin(list(wanted.values()), len(outcomes))
     for key, outcome in outcomes.items():
@@ -138,7 +169,7 @@ def run_grid(
     try:
         with listening() as wish:
             futures = {
-                _submit(config, folder / key, executor, watch): key
+                _submit(config, at[key].folder, executor, watch): key
                 for key, config in wanted.items()
                 if key not in outcomes
             }
@@ -152,7 +183,7 @@ def run_grid(
                     raise Stopped(wish.number, len(outcomes), len(wanted))
                 for future in done:
                     key = futures[future]
-                    outcomes[key] = _outcome(future, folder / key)
+                    outcomes[key] = _outcome(future, at[key])
                     watch.ended(wanted[key], outcomes[key])
                 watch.look()
     finally:
@@ -187,9 +218,14 @@ def _as_begun(config: RunConfig, folder: Path) -> RunConfig:
         return config
 
 
-def _outcome(future: Future[None], folder: Path) -> Outcome:
+def _outcome(future: Future[None], place: Place) -> Outcome:
+    folder = place.folder
     try:
         future.result()
     except RunFailed as failed:
         return Outcome(folder, None, str(failed))
+    there = folders.read_identity(folder)
+    if there is None or (changed := place.identity.difference(there)):
+        what = changed if there else "the code or the data has changed"
+        return Outcome(folder, None, f"{what} while the runs went on; run the same command again")
     return Outcome(folder, read_result(folder))

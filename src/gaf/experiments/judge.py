@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from gaf.experiments.comparison import Difference, Row, Tuning
 from gaf.experiments.engine import record
 from gaf.experiments.grid import Outcome
-from gaf.experiments.settings import TUNED, Setting
-from gaf.experiments.statistics import Paired, holm, paired, seeds_needed, verdict
+from gaf.experiments.sentences import sentences
+from gaf.experiments.settings import Setting
+from gaf.experiments.statistics import Paired, holm, paired, verdict
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ def judge(
         seeds: of the runs.
         tuning: what the tuned baseline's sentence tells.
     """
-    table = Table(entries, outcomes, seeds, tuning)
-    return tuple(table.row(entry) for entry in entries)
+    table = Table(entries, outcomes, seeds)
+    return sentences([table.row(entry) for entry in entries], tuning)
 
 
 class Table:
@@ -79,9 +80,8 @@ class Table:
         entries: Sequence[Entry],
         outcomes: Mapping[str, Sequence[Outcome]],
         seeds: Sequence[int],
-        tuning: Tuning | None,
     ) -> None:
-        self.baseline, self.outcomes, self.seeds, self.tuning = entries[0], outcomes, seeds, tuning
+        self.baseline, self.outcomes, self.seeds = entries[0], outcomes, seeds
         self.scores = {
             entry.name: tuple(
                 None if each.result is None else each.result.score for each in outcomes[entry.name]
@@ -120,7 +120,9 @@ class Table:
         histories = [each for each in self.histories[name] if each is not None]
         gaps = [each.gap for each in histories if each.gap is not None]
         times = [each.result.seconds_per_step for each in outcomes if each.result]
-        steps = self._steps_to_baseline(name)
+        at_chance, nothing_learned = self._at_chance(name), self._at_chance(self.baseline.name)
+        # a goal at chance is reached by chance
+        steps = [] if nothing_learned else self._steps_to_baseline(name)
         failed = {
             seed: each.error
             for seed, each in zip(self.seeds, outcomes, strict=True)
@@ -131,6 +133,8 @@ class Table:
         word = vs_baseline.verdict if vs_baseline else "failed"
         if entry is self.baseline:
             word = "baseline"
+        elif at_chance and nothing_learned:
+            word = "nothing learned"
         return Row(
             setting=name,
             also=entry.also,
@@ -148,9 +152,15 @@ class Table:
             seconds_per_step=statistics.median(times) if times else None,
             steps_to_baseline=_median_or_never(steps),
             reached=sum(map(math.isfinite, steps)),
+            at_chance=at_chance,
             verdict=word,
-            sentence=self._sentence(entry, vs_baseline, vs_control),
+            sentence="",
         )
+
+    def _at_chance(self, name: str) -> bool:
+        """Whether runs came to an end, each says what chance is, and none of them scored better."""
+        results = [each.result for each in self.outcomes[name] if each.result]
+        return bool(results) and not any(result.learned for result in results)
 
     def _difference(self, name: str, other: str | None) -> Difference | None:
         found = self.pairs.get((name, other or ""))
@@ -165,7 +175,6 @@ class Table:
             p=found.p,
             p_corrected=p_corrected,
             n=found.n,
-            seeds_needed=seeds_needed(found, len(self.pairs)),
             verdict=verdict(found, p_corrected, self.higher_is_better),
         )
 
@@ -183,63 +192,6 @@ class Table:
             steps.append(next(good, math.inf))
         return steps
 
-    def _sentence(
-        self, entry: Entry, vs_baseline: Difference | None, vs_control: Difference | None
-    ) -> str:
-        outcomes = self.outcomes[entry.name]
-        diverged = sum(each.result.diverged for each in outcomes if each.result)
-        failed = sum(each.result is None for each in outcomes)
-        parts = []
-        if entry is self.baseline:
-            parts.append("what the others are compared with")
-            if TUNED in entry.also:
-                parts.append("of the learning rates tried, its own was the best on other seeds")
-        elif vs_baseline is None:
-            parts.append("no run to compare with the baseline")
-        else:
-            parts.append(against(vs_baseline, "the baseline"))
-        if vs_control and entry.control != self.baseline.name:
-            parts.append(against(vs_control, "its matched control"))
-            if vs_baseline and vs_baseline.verdict == "better" != vs_control.verdict:
-                parts.append("the slope of f alone may explain the gain")
-        if entry.setting.kind == "tuned" and self.tuning:
-            parts.append(f"lr {self.tuning.chosen} was the best on other seeds{_edge(self.tuning)}")
-        if diverged:
-            parts.append(f"{diverged} of {len(outcomes)} runs diverged")
-        if failed:
-            parts.append(f"{failed} of {len(outcomes)} runs failed")
-        text = "; ".join(parts)
-        return f"{text[0].upper()}{text[1:]}."
-
-
-def against(found: Difference, whom: str) -> str:
-    """A difference in words.
-
-    Example:
-        >>> told = dict(against="baseline", p=0.3, p_corrected=0.6, n=5, seeds_needed=31)
-        >>> told |= dict(mean=0.004, low=-0.002, high=0.01, verdict="no difference")
-        >>> against(Difference(**told), "the baseline")
-        'no difference to the baseline at 5 seeds (+0.004, -0.002 to +0.01); about 31 seeds would tell'
-    """
-    if found.n > 1 and found.low == found.high == 0:
-        return f"the very scores of {whom} on all {found.n} seeds"
-    numbers = f"{found.mean:+.3g}"
-    if math.isfinite(found.low) and math.isfinite(found.high):
-        numbers += f", {found.low:+.3g} to {found.high:+.3g}"
-    if found.verdict != "no difference":
-        return (
-            f"{found.verdict} than {whom} ({numbers}, p {_p(found.p_corrected)}, {found.n} seeds)"
-        )
-    at = f"at {found.n} seeds" if found.n > 1 else "at one seed, which tells nothing"
-    text = f"no difference to {whom} {at} ({numbers})"
-    if found.seeds_needed is not None:
-        # fewer than were run: this table was unlucky, or its spread is misjudged
-        more = max(found.seeds_needed, found.n + 1)
-        return f"{text}; about {more} seeds would tell"
-    if found.mean == 0 or not math.isfinite(found.low):  # nothing to find, or no spread to go by
-        return text
-    return f"{text}; more than 1,000 seeds would be needed to tell"
-
 
 def changes(baseline: Setting, setting: Setting) -> dict[str, str]:
     """The keys of the config in which a setting differs from the baseline."""
@@ -249,15 +201,6 @@ def changes(baseline: Setting, setting: Setting) -> dict[str, str]:
         for key, value in after.items()
         if value != before[key]
     }
-
-
-def _edge(tuning: Tuning) -> str:
-    edges = (next(iter(tuning.tried)), next(reversed(tuning.tried)))
-    return ", at the edge of what was tried" if tuning.chosen in edges else ""
-
-
-def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
 def _mean(values: Sequence[float]) -> float:

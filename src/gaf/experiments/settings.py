@@ -108,11 +108,13 @@ def make(base: RunConfig, text: str) -> Setting:
             raise GafError(f"the setting {part!r}: {explain(error, OptimizerConfig)}") from None
         config = config.model_copy(update={"optimizer": rule})
         names.append(name)
-    rule = config.optimizer
-    kind: Kind = "function" if rule.activation and not rule.sets_itself else "rule"
-    if config.optimizer == base.optimizer:
-        kind = "baseline"
+    kind = "baseline" if config.optimizer == base.optimizer else kind_of(config.optimizer)
     return Setting(" + ".join(names), kind, config)
+
+
+def kind_of(rule: OptimizerConfig) -> Kind:
+    """What a rule is beside a baseline: "function" has a matched control, "rule" (Auto too) has none."""
+    return "function" if rule.activation and not rule.sets_itself else "rule"
 
 
 def control(setting: Setting) -> Setting:

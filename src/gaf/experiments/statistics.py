@@ -1,4 +1,4 @@
-"""Paired statistics for a handful of seeds: intervals, corrected p-values, verdicts, seeds needed.
+"""Paired statistics for a handful of seeds: intervals, corrected p-values, verdicts.
 
 A seed decides the initial weights and the batches, so two settings are compared seed by seed: what is judged
 are the differences d = score with the setting - score with the reference. The interval is Student's t on
@@ -8,7 +8,6 @@ them. (A percentile bootstrap covers 83 % instead of 95 % at five seeds; t cover
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -17,8 +16,6 @@ from gaf.errors import GafError
 
 CONFIDENCE = 0.95
 LEVEL = 1 - CONFIDENCE
-POWER = 0.8  # with which the seeds needed would find the difference
-MOST_SEEDS = 1000  # beyond this nobody runs them
 ROUNDING = 1e-12  # of the largest score: differences closer than this are the same
 
 Key = TypeVar("Key")
@@ -127,48 +124,3 @@ def verdict(found: Paired, p_corrected: float, higher_is_better: bool) -> Verdic
     if not p_corrected < LEVEL or found.mean == 0 or math.isnan(found.mean):
         return "no difference"
     return "better" if (found.mean > 0) == higher_is_better else "worse"
-
-
-def seeds_needed(found: Paired, comparisons: int = 1) -> int | None:
-    """The seeds with which a difference like this one would be told in four cases of five.
-
-    It takes the mean and spread seen here for the true ones, so it is as rough as they are. The level is
-    that of the hardest of so many comparisons. None: there is no difference to find, or more than 1,000
-    are needed.
-
-    Example:
-        >>> seeds_needed(paired([0.92, 0.91, 0.93], [0.90, 0.92, 0.92]))
-        44
-        >>> seeds_needed(paired([0.92, 0.91, 0.93], [0.90, 0.92, 0.92]), comparisons=10)
-        74
-        >>> seeds_needed(paired([0.92, 0.93, 0.94], [0.91, 0.92, 0.93]))
-        6
-    """
-    if math.isnan(found.std) or found.mean == 0:
-        return None
-    level = LEVEL / comparisons
-    if found.std == 0:  # what the sign test needs where all differences are the same
-        return math.floor(math.log2(2 / level)) + 1
-    effect = abs(found.mean) / found.std
-    if power(MOST_SEEDS, effect, level) < POWER:
-        return None
-    low, high = 1, MOST_SEEDS  # power grows with n; at high it is enough, at low it is not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(middle, effect, level) >= POWER else (middle, high)
-    return high
-
-
-def power(n: int, effect: float, level: float = LEVEL) -> float:
-    """How often a paired t-test at n pairs finds a difference of ``effect`` standard deviations.
-
-    Finding it with the wrong sign does not count.
-    """
-    from scipy import stats
-
-    edge, away = stats.t.ppf(1 - level / 2, n - 1), effect * math.sqrt(n)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        found = float(stats.nct.sf(edge, n - 1, away))
-    # far beyond the edge scipy's noncentral t warns, and gives NaN for what is 1 to all digits
-    return found if math.isfinite(found) else float(away > edge)

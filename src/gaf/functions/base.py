@@ -54,6 +54,7 @@ class Activation:
     """
 
     name: ClassVar[str] = ""
+    version: ClassVar[int] = 1  # raised when the same text gives other values: a default counts
 
     formula: ClassVar[Callable[..., Any]]
     formula_derivative: ClassVar[Callable[..., Any] | None] = None

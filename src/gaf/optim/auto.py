@@ -48,6 +48,7 @@ class Auto:
     """
 
     name: ClassVar[str] = "auto"
+    version: ClassVar[int] = 1  # raised when the same text gives other steps: a default counts
     function: ClassVar[str] = "arctan"  # whose alpha and beta are set
     placement: ClassVar[str] = (
         "gradient"  # where none is asked for: behind the momentum it trained worse

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from gaf.optim.settings import Group
 class ActivatedOptimizer(torch.optim.Optimizer):
     """Mixed into a torch optimizer, in front of it; the settings live in the parameter groups."""
 
+    version: ClassVar[int] = 1  # raised when the same settings and gradients give other weights
     gaf_monitor: Monitor | None = None
 
     def _begin(self, activation: Activation | Auto | str | None, placement: str | None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gaf.experiments.comparison import Comparison, Difference, Row
+from gaf.experiments.sentences import NOTHING_LEARNED
 from gaf.reports import numbers
 
 
@@ -84,13 +85,11 @@ def columns(comparison: Comparison) -> tuple[Column, ...]:
                 "steps to baseline",
                 "Steps until the baseline's final test score was reached, median over seeds; "
                 "in brackets on how many seeds, where not on all.",
-                _reached,
+                lambda row: numbers.NOTHING if comparison.rows[0].at_chance else _reached(row),
                 lambda row: row.steps_to_baseline,
                 lambda row: f"({row.reached} of {n})" if 0 < row.reached < n else "",
             ),
-            Column(
-                "verdict", "Against the baseline, after the correction.", lambda row: row.verdict
-            ),
+            Column("verdict", "Against the baseline, after the correction.", _verdict),
         ]
     return tuple(found)
 
@@ -136,6 +135,24 @@ def _lost(row: Row, n: int) -> str:
     notes += [f"{failed} of {n} failed"] if failed else []
     notes += [f"{len(row.failed) - failed} of {n} not run"] if len(row.failed) > failed else []
     return f"({', '.join(notes)})" if notes else ""
+
+
+def _verdict(row: Row) -> str:
+    if row.verdict == "baseline" and row.at_chance:
+        return f"{row.verdict}, {NOTHING_LEARNED}"
+    return NOTHING_LEARNED if row.verdict == "nothing learned" else row.verdict
+
+
+def nothing_learned(comparison: Comparison) -> str:
+    """A sentence where the baseline is at chance, '' where it is not."""
+    if not comparison.rows[0].at_chance or comparison.chance is None:
+        return ""
+    chance = numbers.fixed(comparison.chance, numbers.places(comparison))
+    return (
+        f"{NOTHING_LEARNED.capitalize()}: no run of {comparison.baseline} has a better "
+        f"{comparison.score_name} than a guess that does not look at the input, {chance}. That a setting "
+        "does not differ from it, or how soon one reaches it, means nothing."
+    )
 
 
 def _reached(row: Row) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Sequence
@@ -11,12 +12,13 @@ from typing import Any
 
 from gaf.errors import GafError
 from gaf.experiments.compare import training
-from gaf.experiments.comparison import Comparison, Row, RunRef
+from gaf.experiments.comparison import Comparison, RunRef
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
+from gaf.experiments.engine.identity import Identity
 from gaf.experiments.grid import Outcome, digest, finished
 from gaf.experiments.judge import Entry, judge
-from gaf.experiments.settings import Setting, control
+from gaf.experiments.settings import Setting, control, kind_of
 from gaf.reports import history
 
 Group = dict[int, tuple[RunConfig, Outcome]]  # runs of one setting, by seed
@@ -31,15 +33,15 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
     Raises:
         GafError: a folder holds no finished run, or the runs do not belong together; one sentence.
     """
+    named = [_run(place) for place in dict.fromkeys(path.resolve() for path in places)]
+    _check(named)
     groups: dict[str, Group] = {}
-    for place in dict.fromkeys(path.resolve() for path in places):
-        config, outcome = _run(place)
+    for config, outcome in named:
         group = groups.setdefault(_key(config), {})
         if config.seed in group:
             other = group[config.seed][1].folder
-            raise GafError(f"{other} and {place} hold the same run; name one of them")
+            raise GafError(f"{other} and {outcome.folder} hold the same run; name one of them")
         group[config.seed] = (config, outcome)
-    _check(groups)
     groups = _baseline_first(groups)
     entries, outcomes, seeds = _table(groups)
     runs = [run for group in groups.values() for run in group.values()]
@@ -53,9 +55,10 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
         task=training(first),
         score_name=outcome.result.score_name,
         higher_is_better=outcome.result.higher_is_better,
+        chance=outcome.result.chance,
         seeds=seeds,
         baseline=entries[0].name,
-        rows=tuple(map(_not_run, judge(entries, outcomes, seeds))),
+        rows=judge(entries, outcomes, seeds),
         runs=tuple(
             RunRef(
                 setting=entry.name,
@@ -89,15 +92,25 @@ def _key(config: RunConfig) -> str:
     return digest(config.model_copy(update={"seed": 0}))
 
 
-def _check(groups: dict[str, Group]) -> None:
-    """Scores of different tasks do not compare."""
-    runs = [run for group in groups.values() for run in group.values()]
+def _check(runs: Sequence[tuple[RunConfig, Outcome]]) -> None:
+    """Scores of different tasks do not compare, nor do those before and after a change of code or data."""
     (first, found), *others = runs
     for config, outcome in others:
         if config.task != first.task:
             raise GafError(
                 f"{found.folder} and {outcome.folder} are of different tasks: report them apart"
             )
+    identities = {outcome.folder: folders.read_identity(outcome.folder) for _, outcome in runs}
+    for (one, before), (other, after) in itertools.combinations(identities.items(), 2):
+        if changed := _changed(before, after):
+            raise GafError(f"{changed} between {one} and {other}: report them apart")
+
+
+def _changed(one: Identity | None, other: Identity | None) -> str:
+    """What is different in what two runs share; those that recorded neither code nor data are alike."""
+    if one is None or other is None:
+        return "" if one is other else "the code or the data may have changed"
+    return one.difference(other, shared=True)
 
 
 def _baseline_first(groups: dict[str, Group]) -> dict[str, Group]:
@@ -120,12 +133,12 @@ def _table(
         config = next(iter(group.values()))[0]
         taken = [setting.name for setting in settings.values()]
         name = config.name if config.name not in taken else f"{config.name} ({key[:6]})"
-        kind = "function" if config.optimizer.activation else "rule"
-        settings[key] = Setting(name, kind if settings else "baseline", config)
+        kind = kind_of(config.optimizer) if settings else "baseline"
+        settings[key] = Setting(name, kind, config)
     controls = {
         key: _key(control(setting).config)
         for key, setting in settings.items()
-        if setting.config.optimizer.activation
+        if kind_of(setting.config.optimizer) == "function"
     }
     for key in {*controls.values()} & {*settings}:
         if settings[key].kind == "rule":
@@ -140,11 +153,6 @@ def _table(
         for key, group in groups.items()
     }
     return entries, outcomes, seeds
-
-
-def _not_run(row: Row) -> Row:
-    """A seed that a setting was not trained with is no failure."""
-    return row.model_copy(update={"sentence": row.sentence.replace("runs failed", "seeds not run")})
 
 
 def _above(places: Sequence[Path]) -> Path:

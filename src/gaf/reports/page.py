@@ -52,6 +52,7 @@ def _parts(
     parts: list[Html] = [
         tag("h1", comparison.title),
         tag("p", comparison.task, class_="soft"),
+        sections.warning(comparison),
         sections.headline(comparison),
         sections.verdicts(comparison),
         sections.failures(comparison),

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gaf.experiments.comparison import Comparison, Difference, Row
-from gaf.reports.columns import Column, columns
+from gaf.reports.columns import Column, columns, nothing_learned
 from gaf.reports.html import Html, join, tag
 from gaf.reports.style import INK, Style
 
-ORDER = ("failed", "better", "worse", "no difference", "baseline")
+ORDER = ("failed", "better", "worse", "no difference", "nothing learned", "baseline")
 WHISKER = (120, 12)  # width and height of a drawn interval, in pixels
 WORD = 12  # letters that stay together in a cell
 FAR = 2.5  # times the median: what lies beyond is drawn as an arrow
@@ -34,11 +34,18 @@ def headline(comparison: Comparison) -> Html:
         f"{counts['better'] or 'none'} better",
         *(f"{counts[name]} {name}" for name in ("worse", "failed") if counts[name]),
         *([f"{counts['no difference']} with no difference"] if counts["no difference"] else []),
+        *([f"{counts['nothing learned']} at chance"] if counts["nothing learned"] else []),
     ]
     seeds = "1 seed" if n == 1 else f"{n} seeds"
     what = "1 setting" if len(others) == 1 else f"{len(others)} settings"
     text = f"Of {what} against {comparison.baseline} over {seeds}: {', '.join(parts)}."
     return tag("p", text, class_="headline")
+
+
+def warning(comparison: Comparison) -> Html:
+    """What makes the rest of the page say little."""
+    text = nothing_learned(comparison)
+    return tag("p", text, class_="note") if text else Html("")
 
 
 def verdicts(comparison: Comparison) -> Html:
@@ -69,7 +76,7 @@ def _weight(row: Row) -> tuple[int, float]:
 
 
 def _class(row: Row) -> str:
-    return row.verdict.split()[0]  # "no" of "no difference"
+    return row.verdict.split()[0]  # "no" of "no difference", "nothing" of "nothing learned"
 
 
 def results(comparison: Comparison) -> Html:

@@ -144,5 +144,5 @@ def _scores(prefix: str, scores: Scores | None, seeds: Sequence[int]) -> dict[st
 
 
 def _difference(prefix: str, difference: Difference | None) -> dict[str, Any]:
-    keys = ("mean", "low", "high", "p", "p_corrected", "n", "seeds_needed", "verdict")
+    keys = ("mean", "low", "high", "p", "p_corrected", "n", "verdict")
     return {f"{prefix}_{key}": getattr(difference, key, None) for key in keys}

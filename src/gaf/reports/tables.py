@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gaf.experiments.comparison import Comparison, Difference, Row
-from gaf.reports.columns import Column, columns
+from gaf.reports.columns import Column, columns, nothing_learned
 
 # What a narrow terminal goes without, in this order.
 LEAST = ("gap", "time a step", "steps to baseline", "p vs control", "p vs baseline", "vs control")
@@ -47,6 +47,8 @@ class Terminal:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table, _, left_out = fitted(console, options, columns(self.comparison), LEAST, self._table)
+        if text := nothing_learned(self.comparison):
+            yield Text(one_line(text), style="yellow")
         yield table
         if left_out:
             yield Text(f"No room for: {', '.join(left_out)}.", style="dim")
@@ -169,7 +171,7 @@ def _figures(row: Row, comparison: Comparison) -> dict[str, Any]:
 
 
 def _difference(to: str, difference: Difference | None) -> dict[str, Any]:
-    keys = ("mean", "low", "high", "p", "p_corrected", "n", "seeds_needed")
+    keys = ("mean", "low", "high", "p", "p_corrected", "n")
     return {f"vs_{to}_{key}": getattr(difference, key, None) for key in keys}
 
 

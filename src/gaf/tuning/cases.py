@@ -18,6 +18,7 @@ from torch.nn import functional
 from gaf.experiments.engine.config import OptimizerConfig, RunConfig, ScheduleConfig, TaskConfig
 from gaf.experiments.models import build
 from gaf.experiments.tasks import Task
+from gaf.experiments.tasks.base import lucky_guess
 
 TRAIN = 1200  # of 1797 images; the other 597 are the test
 SPLIT_SEED = 0  # torch.randperm(1797) of this seed; its first 1200 are learned from
@@ -31,20 +32,20 @@ class _Digits:
     classes = tuple("0123456789")
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
-        self._images, self._labels = images, labels
+        self._images, self.targets = images, labels
         digest = hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
         self.fingerprint = {"sklearn.datasets.load_digits": digest}
 
     def __len__(self) -> int:
-        return len(self._labels)
+        return len(self.targets)
 
     def batches(
         self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        self._images, self._labels = self._images.to(device), self._labels.to(device)
+        self._images, self.targets = self._images.to(device), self.targets.to(device)
         for each in indices:
             index = each.to(device)
-            yield self._images[index], self._labels[index]
+            yield self._images[index], self.targets[index]
 
 
 class DeepSigmoid(Task):
@@ -72,6 +73,9 @@ class DeepSigmoid(Task):
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch
         return functional.cross_entropy(model(images), labels)
+
+    def chance(self) -> float:
+        return lucky_guess(self.test_source().targets.cpu())
 
     def outcomes(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         images, labels = batch

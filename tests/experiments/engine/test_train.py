@@ -44,8 +44,8 @@ def finished(tmp_path_factory):
 def test_a_run_is_a_folder(finished):
     names = {path.name for path in finished.folder.iterdir()} - {".lock"}
     assert names == {
-        *("config.json", "environment.json", "metrics.jsonl", "finished.json"),
-        *("checkpoints", "tensorboard"),
+        *("config.json", "identity.json", "environment.json", "metrics.jsonl"),
+        *("finished.json", "checkpoints", "tensorboard"),
     }
     assert folders.read_config(finished.folder) == tiny_config(dropout=0.2)
     about = json.loads((finished.folder / "environment.json").read_text())
@@ -254,9 +254,9 @@ def test_a_tensorboard_file_that_is_lost_is_made_again(finished, tmp_path, left)
 def test_other_data_is_refused(tmp_path, monkeypatch):
     with pytest.raises(Interrupted):
         train(tiny_config(), tmp_path, progress=Kick(8))
-    about = json.loads((tmp_path / "environment.json").read_text())
+    about = json.loads((tmp_path / "identity.json").read_text())
     about["data"]["train"]["blobs"] = "others"
-    (tmp_path / "environment.json").write_text(json.dumps(about))
+    (tmp_path / "identity.json").write_text(json.dumps(about))
     with pytest.raises(ValueError, match="data has changed"):
         train(tiny_config(), tmp_path)
 

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from gaf.experiments import recipes
 from gaf.experiments.engine.config import TaskConfig
 from gaf.experiments.tasks import Task, load_task
+from gaf.experiments.tasks.base import lucky_guess
 
 
 def digits(**changes):
@@ -196,3 +198,28 @@ def test_better_is_higher_or_lower():
     assert task.is_better(1.0, 2.0)
     with pytest.raises(ValueError, match="scored by 'loss', but measures top1"):
         task.score_of({"top1": 1.0})
+
+
+def test_chance_is_the_best_guess_without_a_look_with_some_luck():
+    assert lucky_guess(torch.tensor([0, 0, 0, 1])) == pytest.approx(
+        0.75 + 3 * (0.75 * 0.25 / 4) ** 0.5
+    )
+    task = digits()
+    labels = task.test_source().targets
+    assert task.chance() == lucky_guess(labels)
+    assert labels.bincount().max().item() / len(labels) < task.chance() < 0.21
+    assert load_task(recipes.get("cartpole-mlp-sgdm").task).chance() == pytest.approx(26, abs=5)
+
+
+def test_chance_of_a_text_is_the_entropy_of_its_characters(tmp_path):
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "tinyshakespeare.txt").write_text("abcd" * 400)
+    options = {"root": str(tmp_path), "size": 8}
+    task = load_task(
+        TaskConfig(kind="language", data="text", data_options=options, model="transformer")
+    )
+    assert task.chance() == pytest.approx(2.0, abs=1e-3)  # four characters, equally often
+
+
+def test_a_task_of_ones_own_need_not_say_what_chance_is():
+    assert Task().chance() is None

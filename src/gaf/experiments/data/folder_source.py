@@ -108,6 +108,11 @@ class FolderSource:
     def __len__(self) -> int:
         return len(self.listing.paths)
 
+    @property
+    def targets(self) -> Tensor:
+        """The label of each image, int64 [N]."""
+        return torch.as_tensor(self.listing.targets)
+
     @cached_property
     def fingerprint(self) -> dict[str, str]:
         """Of names and sizes: reading all of ImageNet for a checksum would take longer than a small run."""

@@ -6,6 +6,7 @@ import datetime
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,11 @@ import torch
 import gaf
 from gaf.experiments.engine.fabric import Fabric
 from gaf.experiments.engine.machine import cpu_model, git_revision
-from gaf.experiments.tasks.base import Task
 
 PACKAGES = ("torch", "lightning-fabric", "numpy", "pydantic", "pillow", "scikit-learn")
 
 
-def facts(fabric: Fabric, task: Task) -> dict[str, Any]:
+def facts(fabric: Fabric, data: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that is not in the config but may explain a difference."""
     now = datetime.datetime.now(datetime.timezone.utc)
     return {
@@ -33,10 +33,7 @@ def facts(fabric: Fabric, task: Task) -> dict[str, Any]:
         "processes": fabric.world_size,
         "threads": torch.get_num_threads(),
         "git": git_revision(Path.cwd()),
-        "data": {
-            "train": dict(task.train_source().fingerprint),
-            "test": dict(task.test_source().fingerprint),
-        },
+        "data": data,
         "time": {"began": now.isoformat(timespec="seconds")},
     }
 

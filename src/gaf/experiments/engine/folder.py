@@ -1,6 +1,7 @@
 """A run's folder: config, environment, metrics, checkpoints, and at the end what came of it.
 
 config.json         what was asked for
+identity.json       the code and the data it was asked of
 environment.json    versions, machine, data; each resumption adds its own
 metrics.jsonl       the records, tensorboard/ has the same
 checkpoints/        the last two
@@ -19,8 +20,10 @@ from gaf.errors import GafError
 from gaf.experiments.engine import config as configs
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.files import read_json, write_json
+from gaf.experiments.engine.identity import Identity
 
-CONFIG, ENVIRONMENT, FINISHED, LOCK = "config.json", "environment.json", "finished.json", ".lock"
+CONFIG, IDENTITY, ENVIRONMENT = "config.json", "identity.json", "environment.json"
+FINISHED, LOCK = "finished.json", ".lock"
 
 # Where a run is computed, as opposed to what: these may change from one session to the next.
 WHERE = ("accelerator", "strategy", "devices", "nodes")
@@ -33,6 +36,17 @@ def read_config(folder: Path) -> RunConfig:
         raise GafError(f"{folder} holds no run: there is no {CONFIG}")
     try:
         return configs.read(path.read_bytes())
+    except ValueError as error:
+        raise GafError(f"{path}: {error}") from None
+
+
+def read_identity(folder: Path) -> Identity | None:
+    """The code and the data of the run in a folder; None where it was begun before these were recorded."""
+    path = folder / IDENTITY
+    if not path.is_file():
+        return None
+    try:
+        return configs.read(path.read_bytes(), Identity)
     except ValueError as error:
         raise GafError(f"{path}: {error}") from None
 
@@ -52,6 +66,23 @@ def check(folder: Path, config: RunConfig) -> bool:
             "folder (--out)"
         )
     return True
+
+
+def check_identity(folder: Path, identity: Identity) -> None:
+    """GafError where the run in a folder was begun with other code or other data."""
+    if not (folder / ENVIRONMENT).is_file() and not (folder / IDENTITY).is_file():
+        return  # nothing has been computed yet
+    there = read_identity(folder)
+    if there is None:
+        raise GafError(
+            f"the run in {folder} does not say with which code and data it began; choose another folder "
+            "(--out)"
+        )
+    if difference := there.difference(identity):
+        raise GafError(
+            f"{difference} since the run in {folder} began; choose another folder (--out), or undo "
+            "the change"
+        )
 
 
 def _visible(folder: Path) -> list[Path]:
@@ -79,18 +110,17 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def begin(folder: Path, config: RunConfig, facts: dict[str, Any]) -> None:
-    """Write config and environment, or note that the run goes on; the data must be the same."""
+def begin(folder: Path, config: RunConfig, identity: Identity, facts: dict[str, Any]) -> None:
+    """Write config, identity and environment, or note that the run goes on with the same."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / CONFIG).is_file():  # first: with it the folder counts as a run
         write_json(folder / CONFIG, config.model_dump(mode="json"))
+    check_identity(folder, identity)
+    if not (folder / IDENTITY).is_file():
+        write_json(folder / IDENTITY, identity.model_dump(mode="json"))
     path = folder / ENVIRONMENT
     if path.is_file():
-        first = read_json(path, "data", "resumed")
-        if first["data"] != facts["data"]:
-            raise GafError(
-                f"the data has changed since the run in {folder} began; choose another folder"
-            )
+        first = read_json(path, "resumed")
         first["resumed"].append(facts)
         write_json(path, first)
     else:

@@ -25,6 +25,10 @@ from gaf.experiments.engine.signals import Interrupted
 from gaf.experiments.engine.state import Run, save
 from gaf.experiments.engine.watch import watching
 
+# Raised when the same config gives other numbers by what the engine does: the order of samples, seeds,
+# schedules, what is done to gradients before a step, the evaluation.
+VERSION = 1
+
 
 def fit(run: Run) -> None:
     """Train to the end, to a divergence, or to a signal (which raises :class:`Interrupted`)."""

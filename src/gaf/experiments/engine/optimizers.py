@@ -13,6 +13,7 @@ import gaf
 from gaf.experiments.engine.config import OptimizerConfig
 from gaf.experiments.engine.fabric import Fabric
 
+RULES = {"sgd": gaf.SGD, "adam": gaf.Adam, "adamw": gaf.AdamW}
 TINY = 1e-30  # a gradient that is 0 has no direction, and stays 0
 
 
@@ -34,8 +35,8 @@ def make_optimizer(
             nesterov=config.nesterov,
             **shared,
         )
-    kind = gaf.Adam if config.name == "adam" else gaf.AdamW
-    return kind(params, betas=config.betas, eps=config.eps, amsgrad=config.amsgrad, **shared)
+    adam: Any = RULES[config.name]
+    return adam(params, betas=config.betas, eps=config.eps, amsgrad=config.amsgrad, **shared)
 
 
 def treat_gradients(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
 from gaf.errors import GafError
@@ -17,6 +17,7 @@ class Result:
 
     ``final`` and ``best`` are the metrics on the test set at the end and at the best score (with its
     step). A run that ``diverged`` has the task's worst score. ``score`` is ``final[score_name]``.
+    ``chance`` is the score up to which nothing has been learned, None where the task does not say.
     """
 
     name: str
@@ -29,6 +30,14 @@ class Result:
     steps: int
     seconds_per_step: float
     folder: Path
+    chance: float | None = None
+
+    @property
+    def learned(self) -> bool:
+        """Whether the score is better than chance, as far as the task says."""
+        if self.chance is None:
+            return True
+        return self.score > self.chance if self.higher_is_better else self.score < self.chance
 
 
 def told(metrics: Mapping[str, float]) -> str:
@@ -46,7 +55,9 @@ def read_result(folder: Path) -> Result:
     path = folder / folders.FINISHED
     if not path.is_file():
         raise GafError(f"the run in {folder} is not finished: there is no {folders.FINISHED}")
-    found = read_json(path, *(each.name for each in fields(Result)))
+    found = read_json(path, *(each.name for each in fields(Result) if each.default is MISSING))
     for key in ("final", "best"):
         found[key] = {name: number(value) for name, value in found[key].items()}
-    return Result(**{**found, "score": number(found["score"]), "folder": folder})
+    for key in ("score", "chance"):
+        found[key] = number(found.get(key))
+    return Result(**{**found, "folder": folder})

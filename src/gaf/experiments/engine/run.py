@@ -15,6 +15,7 @@ from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.distributed import make_fabric
 from gaf.experiments.engine.fabric import Fabric
 from gaf.experiments.engine.files import FULL, DiskFull, write_json
+from gaf.experiments.engine.identity import identify
 from gaf.experiments.engine.loop import fit
 from gaf.experiments.engine.optimizers import make_optimizer
 from gaf.experiments.engine.progress import Progress
@@ -35,7 +36,8 @@ def train(
     """Train, and keep everything in a folder.
 
     A run that is finished there is not run twice, one that was interrupted goes on, and a run of another
-    config is refused. Under ``torchrun`` every process calls this.
+    config, or whose code or data has changed since, is refused. Under ``torchrun`` every process calls
+    this.
 
     Args:
         config: what to train.
@@ -52,8 +54,6 @@ def train(
     there = folders.check(folder, config)
     if there and not resume:
         raise GafError(f"{folder} holds this run already")
-    if (folder / folders.FINISHED).is_file():
-        return read_result(folder)
     threads = config.threads or (folders.recorded_threads(folder) if there else None)
     try:
         with rng.own_settings(threads), listening() as wish:
@@ -65,14 +65,19 @@ def train(
 
 
 def _train(config: RunConfig, folder: Path, progress: Progress, wish: Wish) -> Result:
+    task = load_task(config.task)
+    identity = identify(config, task)
+    folders.check_identity(folder, identity)
+    if (folder / folders.FINISHED).is_file():
+        return read_result(folder)
     fabric = make_fabric(config)
-    run = prepare(config, folder, load_task(config.task), fabric, wish)
+    run = prepare(config, folder, task, fabric, wish)
     with ExitStack() as stack:
         if fabric.is_global_zero:
             run.progress = progress
             stack.enter_context(folders.locked(folder))
             folders.check(folder, config)  # again: another process may have begun meanwhile
-            folders.begin(folder, config, environment.facts(fabric, run.task))
+            folders.begin(folder, config, identity, environment.facts(fabric, identity.data))
         fabric.barrier()
         go_on(run)
         if run.records is not None:
@@ -116,6 +121,7 @@ def _result(run: Run) -> Result:
         steps=state.step,
         seconds_per_step=state.seconds / max(1, state.step),
         folder=run.folder,
+        chance=task.chance(),
     )
 
 

@@ -53,10 +53,18 @@ DETECTORS: dict[str, Callable[..., nn.Module]] = {"ssd300": SSD300}
 # They guess the next element at each place of a sequence, and go with a language task.
 DECODERS: dict[str, Callable[..., nn.Module]] = {"transformer": Transformer}
 
+# A model whose weights or outputs change for the same seed gets the next number; the others have 1.
+VERSIONS: dict[str, int] = {}
+
 
 def names() -> list[str]:
     """The names of the models that classify; :func:`build` also takes ``DETECTORS`` and ``DECODERS``."""
     return list(MODELS)
+
+
+def version(name: str) -> int:
+    """The number that a model raises when the same seed gives other weights or outputs."""
+    return VERSIONS.get(name, 1)
 
 
 def options(name: str) -> tuple[str, ...]:

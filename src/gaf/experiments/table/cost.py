@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from gaf.experiments import models
-from gaf.experiments.data import catalog
+from gaf.experiments.data import DataError, catalog
 from gaf.experiments.engine import rng
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.optimizers import make_optimizer
 from gaf.experiments.engine.result import Result
-from gaf.experiments.grid import digest, finished
+from gaf.experiments.grid import Outcome, digest, places
 
 # Classes and images of what tables train on, so that nothing need be on disk to know the cost.
 IMAGES: dict[str, tuple[int, tuple[int, int, int]]] = {
@@ -110,9 +110,9 @@ def left_to_do(
         once.setdefault(digest(config), config)
     for config in once.values():
         groups.setdefault(digest(config.model_copy(update={"seed": 0})), []).append(config)
+    ended = _finished(once, folder)
     states = {
-        key: [(each.seed, finished(folder / digest(each))) for each in some]
-        for key, some in groups.items()
+        key: [(each.seed, ended.get(digest(each))) for each in some] for key, some in groups.items()
     }
     timed: dict[str, Cost] = {}
     for key, some in groups.items():
@@ -130,6 +130,17 @@ def left_to_do(
         done = tuple(seed for seed, outcome in states[key] if outcome is not None)
         found.append(Left(config, todo, done, timed[same]))
     return found
+
+
+def _finished(configs: Mapping[str, RunConfig], folder: Path) -> dict[str, Outcome]:
+    """The runs that are finished; none where their data is not here to tell them by."""
+    if not folder.is_dir():
+        return {}
+    try:
+        at = places(configs.values(), folder)
+    except DataError:
+        return {}
+    return {key: outcome for key, place in at.items() if (outcome := place.finished())}
 
 
 def _same_step(config: RunConfig) -> str:

@@ -21,12 +21,12 @@ from gaf.experiments.grid import (
     Watch,
     check_place,
     digest,
-    finished,
     machine,
+    places,
     run_grid,
 )
 from gaf.experiments.recipes import paper
-from gaf.experiments.statistics import Paired, holm, paired, seeds_needed, verdict
+from gaf.experiments.statistics import Paired, holm, paired, verdict
 from gaf.experiments.table import found as tables
 from gaf.experiments.table.found import Beside, Filled, Line, Scores
 from gaf.experiments.table.plan import TABLES, Entry, Plan, seeded
@@ -70,9 +70,9 @@ def check_folder(folder: Path, plan: Plan) -> None:
 
 def so_far(plan: Plan, folder: Path) -> dict[str, Outcome]:
     """The runs of a plan that are finished, by digest."""
-    keys = {digest(config) for config in plan.runs()}
-    places = {key: finished(folder / RUNS / key) for key in keys}
-    return {key: outcome for key, outcome in places.items() if outcome is not None}
+    at = places(plan.runs(), folder / RUNS)
+    ended = {key: place.finished() for key, place in at.items()}
+    return {key: outcome for key, outcome in ended.items() if outcome is not None}
 
 
 def conclude(
@@ -99,8 +99,7 @@ def conclude(
         if pair is None:
             return None
         p = corrected[place, against]
-        needed = seeds_needed(pair, len(pairs))
-        return _difference(pair, against, p, needed, verdict(pair, p, higher))
+        return _difference(pair, against, p, verdict(pair, p, higher))
 
     return Filled(
         name=plan.name,
@@ -178,7 +177,7 @@ def _pairs(
                 yield (place, name), paired(ours[place].values, other.values)
 
 
-def _difference(pair: Paired, against: str, p: float, needed: int | None, word: Any) -> Difference:
+def _difference(pair: Paired, against: str, p: float, word: Any) -> Difference:
     return Difference(
         against=against,
         mean=pair.mean,
@@ -187,7 +186,6 @@ def _difference(pair: Paired, against: str, p: float, needed: int | None, word: 
         p=pair.p,
         p_corrected=p,
         n=pair.n,
-        seeds_needed=needed,
         verdict=word,
     )
 

@@ -23,6 +23,7 @@ Example:
 from __future__ import annotations
 
 import inspect
+import math
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -55,6 +56,18 @@ def first_line(error: Exception) -> str:
     return repr(str(error).partition("\n")[0])
 
 
+def lucky_guess(targets: Tensor) -> float:
+    """The share that naming one class for all samples gets right, and three standard errors more.
+
+    Example:
+        >>> lucky_guess(torch.arange(900) % 9)  # 1 / 9, on 900 samples
+        0.1425...
+    """
+    counts = targets.bincount()
+    share, samples = counts.max().item() / len(targets), len(targets)
+    return share + 3 * math.sqrt(share * (1 - share) / samples)
+
+
 class Task:
     """A model, data to train and to test on, a loss and a score.
 
@@ -65,6 +78,7 @@ class Task:
     score: ClassVar[str] = "top1"  # the metric a run is judged by
     higher_is_better: ClassVar[bool] = True
     worst: ClassVar[float] = 0.0  # the score of a run that diverged
+    version: ClassVar[int] = 1  # raised when the same config gives other data, losses or scores
 
     def build_model(self) -> nn.Module:
         """A new model; its initial weights may use torch's generator, which the engine has seeded."""
@@ -141,6 +155,14 @@ class Task:
     def metrics(self, outcomes: dict[str, Tensor]) -> dict[str, float]:
         """Figures of the whole test set, from the outcomes of all its samples: by default their means."""
         return {name: rows.double().mean().item() for name, rows in outcomes.items()}
+
+    def chance(self) -> float | None:
+        """The score up to which nothing has been learned; None: the task does not say.
+
+        It is what the best guess that does not look at its input reaches, with some luck. A comparison whose
+        baseline is no better says so instead of "no difference".
+        """
+        return None
 
     def score_of(self, metrics: dict[str, float]) -> float:
         """The score among metrics."""

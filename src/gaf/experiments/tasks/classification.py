@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from gaf.errors import GafError
 from gaf.experiments.engine.near import did_you_mean
-from gaf.experiments.tasks.base import Task, evaluating, first_line
+from gaf.experiments.tasks.base import Task, evaluating, first_line, lucky_guess
 
 if TYPE_CHECKING:
     from gaf.experiments.data.sources import Source
@@ -90,6 +90,10 @@ class Classification(Task):
         images, labels = batch
         smoothing = self.config.label_smoothing
         return functional.cross_entropy(model(images), labels, label_smoothing=smoothing)
+
+    def chance(self) -> float | None:
+        targets: Tensor | None = getattr(self.test_source(), "targets", None)
+        return None if targets is None else lucky_guess(targets.cpu())
 
     def outcomes(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         """Loss without smoothing, and whether the label is the first guess or among the first five."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from gaf.experiments.data.voc_source import DetectionBatch, VocSource
     from gaf.experiments.engine.config import TaskConfig
 
+CHANCE = 0.01  # mAP: boxes without a look get 0, but a hit among few test images counts for much
+
 
 class Detection(Task):
     """SSD's loss on a dataset with boxes.
@@ -81,6 +83,9 @@ class Detection(Task):
         defaults: Tensor = model.defaults  # type: ignore[assignment]
         matches = match(batch.labels, batch.boxes, defaults)
         return (logits, numbers, defaults), multibox_loss(logits, numbers, matches, defaults)
+
+    def chance(self) -> float:
+        return CHANCE
 
     def outcomes(self, model: nn.Module, batch: DetectionBatch) -> dict[str, Tensor]:
         """The detections of each image, and its part of the loss."""

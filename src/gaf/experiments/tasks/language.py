@@ -6,6 +6,7 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -73,6 +74,13 @@ class Language(Task):
         logits = model(characters).flatten(0, 1)
         smoothing = self.config.label_smoothing
         return functional.cross_entropy(logits, following.flatten(), label_smoothing=smoothing)
+
+    def chance(self) -> float:
+        """The entropy of the test's characters: what a guess by their frequencies takes, at best."""
+        source = self.test_source()
+        judged = source.codes.cpu()[1 : len(source) * source.shape[0] + 1]
+        shares = judged.bincount().double() / len(judged)
+        return -torch.special.xlogy(shares, shares).sum().item() / math.log(2)
 
     def outcomes(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         """The mean loss of each window, in nats and without smoothing."""

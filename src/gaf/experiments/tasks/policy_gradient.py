@@ -10,6 +10,7 @@ the episode that it judges, so the gradient stays unbiased.
 from __future__ import annotations
 
 import inspect
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -104,10 +105,26 @@ class PolicyGradient(Task):
         surrogate = -(advantages[there] * chosen).sum() / played.rewards.shape[1]
         return surrogate - surrogate.detach() - returns[0].mean()
 
+    def chance(self) -> float:
+        """The mean return of a coin that is tossed for each action, and three standard errors more."""
+        source = self.test_source()
+        noise = source.batches(
+            [torch.arange(len(source))], seed=0, epoch=0, device=torch.device("cpu")
+        )
+        returns = play(Coin(), next(iter(noise))).rewards.sum(0)
+        return (returns.mean() + 3 * returns.std(correction=0) / math.sqrt(len(returns))).item()
+
     def outcomes(self, model: nn.Module, batch: Noise) -> dict[str, Tensor]:
         """The loss and the return of each episode."""
         rewards = play(model, batch).rewards
         return {"loss": -to_go(rewards)[0], "return": rewards.sum(0)}
+
+
+class Coin(nn.Module):
+    """A policy that finds both actions equally good, whatever it sees."""
+
+    def forward(self, observations: Tensor) -> Tensor:
+        return torch.zeros(len(observations), 2)
 
 
 @torch.no_grad()
