@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch.optim.optimizer import ParamsT, _use_grad_for_differentiable
 from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import real_view
+from gaf.optim import adapt
 from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.select import implementation, kernels
@@ -82,6 +84,14 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
             return "an eps and a weight decay divided by {slope}"
         return "an eps divided by {slope}"
 
+    def _gather(self, *lists: Any) -> bool:
+        """torch's ``_init_group``, where Auto looks up states.
+
+        Under its own name torch.compile runs it instead of tracing it, and Auto would not see what it has
+        made for a later group.
+        """
+        return torch.optim.Adam._init_group(self, *lists)
+
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Perform one step.
@@ -95,24 +105,26 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
             with torch.enable_grad():
                 loss = closure()
         self._begin_observation()
-        for number, group in enumerate(self.param_groups):
+        actives = [is_active(group) for group in self.param_groups]  # all, before any is written to
+        for number, (group, active) in enumerate(zip(self.param_groups, actives, strict=True)):
             params: list[Tensor] = []
             grads: list[Tensor] = []
             exp_avgs: list[Tensor] = []
             exp_avg_sqs: list[Tensor] = []
             max_exp_avg_sqs: list[Tensor] = []
             state_steps: list[Tensor] = []
-            has_complex = self._init_group(
+            gather = self._gather if adapt.is_auto(group) else self._init_group
+            has_complex = gather(
                 group, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps
             )
             state = [params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs]
-            if not is_active(group):
+            if not active:
                 _torch_adam(self, group, grads, state, state_steps, has_complex, group["maximize"])
-                continue
-            factors = self._adapted(group, params, grads)
-            if self._observing():
-                self._observe(number, self._unscaled(grads), factors)
-            _activated_adam(self, group, grads, state, state_steps, factors)
+            elif params:
+                factors = self._adapted(group, params, grads)
+                if self._observing():
+                    self._observe(number, self._unscaled(grads), factors)
+                _activated_adam(self, group, grads, state, state_steps, factors)
         return loss
 
 
