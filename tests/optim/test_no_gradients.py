@@ -46,7 +46,8 @@ def check(name, activation, how, step=lambda opt: opt.step):
         act()
         twin.step()
     assert_same([part[0] for part in snapshot(opt).values()], before)
-    assert [record["group"] for record in monitor.records] == [1, 1]
+    elements = [(record["group"], record["elements"]) for record in monitor.records]
+    assert elements == [(0, 0), (1, 24)] * 2
     rows = zip(snapshot(opt).items(), snapshot(twin).items(), strict=True)
     for (key, (_, *ours)), (_, theirs) in rows:
         assert_same(ours, theirs, key)
@@ -75,7 +76,8 @@ def test_no_gradients_at_all(name, activation):
     opt.step()
     opt.step(lambda: torch.tensor(0.0))
     assert_same(snapshot(opt), before)
-    assert monitor.records == []
+    assert [record["elements"] for record in monitor.records] == [0, 0]
+    assert "there is nothing to act on" in str(monitor)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")

@@ -245,13 +245,13 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
         monitor.begin_step()
     for number, (group, active) in enumerate(zip(optimizer.param_groups, actives, strict=True)):
         owners = [p for p in group["params"] if p.grad is not None]
-        if not owners:
-            continue
         grads = [p.grad if scale is None else unscaled(p.grad, scale) for p in owners]
         factors = _adapted(optimizer, group, owners, grads, found_inf)
         if active and monitor is not None:
             f = settings.activation_of(group)
             monitor.observe(number, f, grads, skipped=found_inf, factors=factors)
+        if not owners:
+            continue
         fs = settings.formulas_of(group, len(owners), factors) if active else [None] * len(owners)
         for p, g, f in zip(owners, grads, fs, strict=True):
             if f is not None:
@@ -276,7 +276,7 @@ def _adapted(
     Its states wait for the end of the step: torch's optimizers take a parameter that has any state for one
     whose own state exists.
     """
-    if not adapt.is_auto(group):
+    if not adapt.is_auto(group) or not owners:
         return None
     return _let_see(optimizer, group, owners, grads, found_inf)
 

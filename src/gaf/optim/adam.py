@@ -120,10 +120,11 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
             state = [params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs]
             if not active:
                 _torch_adam(self, group, grads, state, state_steps, has_complex, group["maximize"])
-            elif params:
-                factors = self._adapted(group, params, grads)
-                if self._observing():
-                    self._observe(number, self._unscaled(grads), factors)
+                continue
+            factors = self._adapted(group, params, grads)
+            if self._observing():
+                self._observe(number, self._unscaled(grads), factors)
+            if params:
                 _activated_adam(self, group, grads, state, state_steps, factors)
         return loss
 

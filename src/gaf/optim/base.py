@@ -127,7 +127,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         hyper: dict[str, Any] | None = None,
     ) -> Tensor | None:
         """Let Auto see the step; returns each tensor's alpha and beta, None for any other function."""
-        if not adapt.is_auto(group):
+        if not adapt.is_auto(group) or not params:
             return None
         entries = [self.state[p] for p in params]
         told = self._loss_scale()

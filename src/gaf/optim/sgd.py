@@ -173,13 +173,14 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
                     **self._loss_scale(),
                     **_hyperparameters(group),
                 )
-            elif params:
+            else:
                 velocities = velocities or [None] * len(params)
                 factors = self._adapted(group, params, grads, velocities, _rule(group))
                 if self._observing():
                     seen = _inputs(params, self._unscaled(grads), velocities, group)
                     self._observe(number, seen, factors)
-                velocities = self._activated_sgd(group, params, grads, velocities, factors)
+                if params:
+                    velocities = self._activated_sgd(group, params, grads, velocities, factors)
             # Velocities that exist are carried on in place, unless autograd needs the old ones.
             if (
                 (first or group["differentiable"])
