@@ -13,6 +13,7 @@ from torch.optim.optimizer import ParamsT, _use_grad_for_differentiable
 from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import real_view
+from gaf.kernels.native import Tangled
 from gaf.optim import adapt
 from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
@@ -186,24 +187,28 @@ def _activated_adam(
     if fused is not None:
         params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs = state
         name, known = kernel_of(group)
-        fused.adam(
-            params,
-            grads,
-            exp_avgs,
-            exp_avg_sqs,
-            max_exp_avg_sqs,
-            state_steps,
-            name,
-            known if factors is None else factors,
-            lr=group["lr"],
-            betas=group["betas"],
-            eps=group["eps"],
-            weight_decay=group["weight_decay"],
-            decoupled_weight_decay=group["decoupled_weight_decay"],
-            maximize=group["maximize"],
-            **optimizer._loss_scale(),
-        )
-        return
+        try:
+            fused.adam(
+                params,
+                grads,
+                exp_avgs,
+                exp_avg_sqs,
+                max_exp_avg_sqs,
+                state_steps,
+                name,
+                known if factors is None else factors,
+                lr=group["lr"],
+                betas=group["betas"],
+                eps=group["eps"],
+                weight_decay=group["weight_decay"],
+                decoupled_weight_decay=group["decoupled_weight_decay"],
+                maximize=group["maximize"],
+                **optimizer._loss_scale(),
+            )
+            return
+        except Tangled:
+            if group["fused"]:
+                raise
     sign = -1 if group["maximize"] else 1
     fs = formulas_of(group, len(grads), factors)
     for part in _parts(grads):

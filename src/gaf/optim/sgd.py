@@ -12,10 +12,11 @@ from torch.optim.sgd import sgd as torch_sgd
 
 from gaf.functions import Activation
 from gaf.kernels import foreach
+from gaf.kernels.native import Tangled
 from gaf.optim import rules
 from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
-from gaf.optim.select import implementation, kernels
+from gaf.optim.select import implementation, kernels, without_kernels
 from gaf.optim.settings import (
     VELOCITY,
     Group,
@@ -124,7 +125,14 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         if fused is not None:
             name, known = kernel_of(group)
             values = known if factors is None else factors
-            return fused.sgd(params, grads, velocities, name, values, **hyper, **self._loss_scale())
+            try:
+                return fused.sgd(
+                    params, grads, velocities, name, values, **hyper, **self._loss_scale()
+                )
+            except Tangled:
+                if group["fused"]:
+                    raise
+                how = without_kernels(group, params, grads)
         fs = formulas_of(group, len(params), factors)
         if how == "single":
             return [
