@@ -1,17 +1,19 @@
 """The rules on single float64 numbers, in plain Python, as the judge of everything else.
 
-Written from the paper and torch's documentation, without looking at ``gaf.optim``.
+Written from the paper and torch's documentation, without looking at ``gaf.optim``. Each number carries a
+bound of its rounding error.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
+from tests.optim.rounding import Rounded, atan, copysign, log1p, maximum, sqrt, tanh
+
 FUNCTIONS = {
-    "arctan": lambda g, alpha, beta: alpha * math.atan(beta * g),
-    "tanh": lambda g, alpha, beta: alpha * math.tanh(beta * g),
-    "log": lambda g, alpha, beta: math.copysign(alpha * math.log1p(beta * abs(g)), g),
+    "arctan": lambda g, alpha, beta: alpha * atan(beta * g),
+    "tanh": lambda g, alpha, beta: alpha * tanh(beta * g),
+    "log": lambda g, alpha, beta: copysign(alpha * log1p(beta * abs(g)), g),
 }
 
 
@@ -31,11 +33,14 @@ class Sgd:
     w: float
     v: float | None = None
 
+    def __post_init__(self) -> None:
+        self.w = Rounded(self.w)
+
     def f(self, x: float) -> float:
         return FUNCTIONS[self.function](x, self.alpha, self.beta)
 
     def step(self, grad: float, lr: float) -> None:
-        grad = -grad if self.maximize else grad
+        grad = Rounded(-grad if self.maximize else grad)
         mu, tau, decay = self.momentum, self.dampening, self.weight_decay * self.w
         if self.placement == "gradient":
             term = self.f(grad) + decay
@@ -71,14 +76,18 @@ class Adam:
     amsgrad: bool
     maximize: bool
     w: float
-    m: float = 0.0
-    v: float = 0.0
+    m: float = Rounded(0.0)
+    v: float = Rounded(0.0)
     v_max: float = 0.0
     t: int = field(default=0)
 
+    def __post_init__(self) -> None:
+        self.w = Rounded(self.w)
+
     def step(self, grad: float, lr: float) -> None:
         self.t += 1
-        g = FUNCTIONS[self.function](-grad if self.maximize else grad, self.alpha, self.beta)
+        grad = Rounded(-grad if self.maximize else grad)
+        g = FUNCTIONS[self.function](grad, self.alpha, self.beta)
         if self.decoupled:
             self.w -= lr * self.weight_decay * self.w
         else:
@@ -86,6 +95,6 @@ class Adam:
         b1, b2 = self.betas
         self.m = b1 * self.m + (1 - b1) * g
         self.v = b2 * self.v + (1 - b2) * g * g
-        self.v_max = max(self.v_max, self.v)
+        self.v_max = maximum(self.v_max, self.v)
         v_hat = (self.v_max if self.amsgrad else self.v) / (1 - b2**self.t)
-        self.w -= lr * (self.m / (1 - b1**self.t)) / (math.sqrt(v_hat) + self.eps)
+        self.w -= lr * (self.m / (1 - b1**self.t)) / (sqrt(v_hat) + self.eps)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch._dynamo
@@ -96,6 +98,25 @@ def test_an_activated_optimizer(activation):
         return gaf.activate(torch.optim.RMSprop(params, lr=0.1), activation)
 
     assert_one_recompilation(check_compiled(make, "eager", change_lr=False))
+
+
+@pytest.mark.parametrize("name", ["sgd-foreach", pytest.param("adam", marks=pytest.mark.slow)])
+def test_values_set_by_hand_are_checked(name):
+    torch._dynamo.reset()
+    params, _ = params_and_copy()
+    opt = MAKERS[name](params)
+    step = torch.compile(opt.step, backend="eager")
+    for alpha in (0.1, 0.2, math.nan, -1.0):
+        for p in params:
+            p.grad = torch.ones_like(p)
+        opt.param_groups[0]["gaf_params"] = (alpha, 20.0)
+        if alpha > 0:
+            step()
+        else:
+            before = [p.detach().clone() for p in params]
+            with pytest.raises(gaf.GafError, match="alpha must be positive and finite, got"):
+                step()
+            assert all(map(torch.equal, params, before))
 
 
 @pytest.mark.slow

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from torch.optim.adam import adam as torch_adam
 
 import gaf
-from gaf.optim import rules
+from gaf.optim import adam, rules
 from tests.optim import oracle
+from tests.optim.rounding import Rounded
 
-# Observed over 5000 draws: 2e-15 relative to the largest weight on the way.
-TOLERANCE = 1e-13
-# The judge rounds a subnormal beta * g to whole quanta of 5e-324, too; alpha (at most 1e3) multiplies that.
-QUANTA = 4e3 * 5e-324
 STEPS = 4
 
 number = functools.partial(st.floats, allow_nan=False, allow_infinity=False)
@@ -54,27 +53,21 @@ def check_sgd(case: dict, grads: list[float], lrs: list[float], foreach: bool) -
     names = ("momentum", "dampening", "weight_decay", "nesterov", "maximize", "placement")
     hyper = {name: case[name] for name in names}
     opt = gaf.SGD([w], lr=1.0, activation=f, foreach=foreach, **hyper)
-    largest = abs(case["w"])
     for grad, lr in zip(grads, lrs, strict=True):
         w.grad = torch.tensor([grad], dtype=torch.float64)
         opt.param_groups[0]["lr"] = lr
         opt.step()
         judge.step(grad, lr)
-        largest = max(largest, abs(judge.w))
-        near = max(TOLERANCE * largest, QUANTA)
-        assert w.item() == pytest.approx(judge.w, rel=TOLERANCE, abs=near)
+        assert_near(w, judge.w)
         if case["momentum"]:
             key = "gaf_velocity" if case["placement"] == "update" else "momentum_buffer"
-            velocity = opt.state[w][key].item()
-            near = max(TOLERANCE * abs(grad), QUANTA)
-            assert velocity == pytest.approx(judge.v, rel=TOLERANCE, abs=near)
+            assert_near(opt.state[w][key], judge.v)
             assert set(opt.state[w]) == {key}
 
 
-@settings(max_examples=300)
-@given(sgd_cases(), gradients, learning_rates, st.booleans())
-def test_sgd(case, grads, lrs, foreach):
-    check_sgd(case, grads, lrs, foreach)
+def assert_near(x: torch.Tensor, judged: Rounded) -> None:
+    """Within what rounding can do."""
+    assert abs(x.item() - float(judged)) <= judged.error, (x.item(), judged, judged.error)
 
 
 def plain_case(**changes) -> dict:
@@ -90,6 +83,19 @@ def plain_case(**changes) -> dict:
         "maximize": False,
         "w": 1.5,
     } | changes
+
+
+# The gradient is below the normal numbers, and alpha * beta, momentum and decay multiply its rounding.
+SUBNORMAL = plain_case(alpha=1.0, beta=38.0, placement="update", momentum=0.5, nesterov=True, w=0.0)
+SUBNORMAL_GRADS = [1.1125369292536007e-308, 0.0, 0.0, 0.0]
+
+
+@settings(max_examples=300)
+@given(sgd_cases(), gradients, learning_rates, st.booleans())
+@example(SUBNORMAL, SUBNORMAL_GRADS, [1e-4, 1.0, 1.0, 1.0], False)
+@example(SUBNORMAL, SUBNORMAL_GRADS, [1e-4, 1.0, 1.0, 1.0], True)
+def test_sgd(case, grads, lrs, foreach):
+    check_sgd(case, grads, lrs, foreach)
 
 
 @pytest.mark.parametrize("placement", gaf.PLACEMENTS)
@@ -123,7 +129,27 @@ def dampened_first_step(w, g, v, f, **kw):
     return rules_sgd(w, g, torch.zeros_like(w) if v is None else v, f, **kw)
 
 
+def no_decay(w, g, v, f, **kw):
+    return rules_sgd(w, g, v, f, **kw | {"weight_decay": 0.0})
+
+
+def no_look_ahead(w, g, v, f, **kw):
+    return rules_sgd(w, g, v, f, **kw | {"nesterov": False})
+
+
+def weight_off_by_1000_ulps(w, g, v, f, **kw):
+    v = rules_sgd(w, g, v, f, **kw)
+    w.add_(1000 * math.ulp(w.item()))
+    return v
+
+
+def velocity_off_by_1000_ulps(w, g, v, f, **kw):
+    v = rules_sgd(w, g, v, f, **kw)
+    return v.add_(1000 * math.ulp(v.item()))
+
+
 rules_sgd = rules.sgd
+NESTEROV = plain_case(placement="momentum", nesterov=True)
 
 
 @pytest.mark.parametrize(
@@ -133,10 +159,22 @@ rules_sgd = rules.sgd
         (velocity_after_f, plain_case(placement="momentum")),
         (velocity_after_f, plain_case(placement="update")),
         (dampened_first_step, plain_case(placement="gradient", dampening=0.3)),
+        *(
+            (wrong, case)
+            for wrong in (
+                no_decay,
+                no_look_ahead,
+                weight_off_by_1000_ulps,
+                velocity_off_by_1000_ulps,
+            )
+            for case in (NESTEROV, SUBNORMAL)
+        ),
     ],
 )
 def test_a_wrong_rule_is_caught(monkeypatch, wrong, case):
     grads, lrs = [0.3, -0.2, 1.0, 0.05], [0.1, 0.2, 0.1, 0.05]
+    if case is SUBNORMAL:
+        grads = SUBNORMAL_GRADS
     check_sgd(case, grads, lrs, foreach=False)
     monkeypatch.setattr(rules, "sgd", wrong)
     with pytest.raises(AssertionError):
@@ -174,10 +212,10 @@ ADAM = {
 }
 
 
-@settings(max_examples=200)
-@given(adam_cases(), gradients, learning_rates, st.booleans(), st.booleans())
-@example(ADAM, [1.0, 0.0, -1.0, 1e-3], [0.1, 0.2, 0.1, 0.3], True, True)
-def test_adam(case, grads, lrs, foreach, named_adamw):
+def check_adam(
+    case: dict, grads: list[float], lrs: list[float], foreach: bool, named_adamw: bool
+) -> None:
+    """Weight and state after each step, under a changing learning rate."""
     judge = oracle.Adam(**case)
     w = torch.tensor([case["w"]], dtype=torch.float64)
     f = gaf.parse(f"{case['function']}({case['alpha']!r}, {case['beta']!r})")
@@ -192,12 +230,60 @@ def test_adam(case, grads, lrs, foreach, named_adamw):
         opt.param_groups[0]["lr"] = lr
         opt.step()
         judge.step(grad, lr)
-        # The step is a ratio: where m and v nearly cancel it carries their relative error.
-        assert w.item() == pytest.approx(judge.w, rel=1e-11, abs=1e-11)
+        assert_near(w, judge.w)
         state = opt.state[w]
-        assert state["exp_avg"].item() == pytest.approx(judge.m, rel=1e-11, abs=1e-12)
-        assert state["exp_avg_sq"].item() == pytest.approx(judge.v, rel=1e-11, abs=1e-300)
+        assert_near(state["exp_avg"], judge.m)
+        assert_near(state["exp_avg_sq"], judge.v)
         if case["amsgrad"]:
-            assert state["max_exp_avg_sq"].item() == pytest.approx(
-                judge.v_max, rel=1e-11, abs=1e-300
-            )
+            assert_near(state["max_exp_avg_sq"], judge.v_max)
+
+
+ADAM_GRADS, ADAM_LRS = [1.0, 0.0, -1.0, 1e-3], [0.1, 0.2, 0.1, 0.3]
+
+
+@settings(max_examples=200)
+@given(adam_cases(), gradients, learning_rates, st.booleans(), st.booleans())
+@example(ADAM, ADAM_GRADS, ADAM_LRS, True, True)
+@example(ADAM | {"w": 0.0}, SUBNORMAL_GRADS, ADAM_LRS, False, False)
+def test_adam(case, grads, lrs, foreach, named_adamw):
+    check_adam(case, grads, lrs, foreach, named_adamw)
+
+
+def adam_without_decay(*args, **kw):
+    torch_adam(*args, **kw | {"weight_decay": 0.0})
+
+
+def adam_without_amsgrad(*args, **kw):
+    torch_adam(*args, **kw | {"amsgrad": False})
+
+
+def adam_off_by_1000_ulps(params, grads, exp_avgs, exp_avg_sqs, *args, **kw):
+    torch_adam(params, grads, exp_avgs, exp_avg_sqs, *args, **kw)
+    params[0].add_(1000 * math.ulp(params[0].item()))
+
+
+def adams_mean_off_by_1000_ulps(params, grads, exp_avgs, exp_avg_sqs, *args, **kw):
+    torch_adam(params, grads, exp_avgs, exp_avg_sqs, *args, **kw)
+    exp_avgs[0].add_(1000 * math.ulp(exp_avgs[0].item()))
+
+
+def adams_squares_off_by_1000_ulps(params, grads, exp_avgs, exp_avg_sqs, *args, **kw):
+    torch_adam(params, grads, exp_avgs, exp_avg_sqs, *args, **kw)
+    exp_avg_sqs[0].add_(1000 * math.ulp(exp_avg_sqs[0].item()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        adam_without_decay,
+        adam_without_amsgrad,
+        adam_off_by_1000_ulps,
+        adams_mean_off_by_1000_ulps,
+        adams_squares_off_by_1000_ulps,
+    ],
+)
+def test_a_wrong_adam_is_caught(monkeypatch, wrong):
+    check_adam(ADAM, ADAM_GRADS, ADAM_LRS, False, False)
+    monkeypatch.setattr(adam, "torch_adam", wrong)
+    with pytest.raises(AssertionError):
+        check_adam(ADAM, ADAM_GRADS, ADAM_LRS, False, False)

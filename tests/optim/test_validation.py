@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gaf
-from tests.optim.helpers import BUILT_IN, F, make_model
+from tests.optim.helpers import BUILT_IN, F, assert_same, make_model, snapshot
 
 CLASSES = [gaf.SGD, gaf.Adam, gaf.AdamW]
 
@@ -220,3 +220,103 @@ def test_torchs_own_checks_come_with_torchs_own_words(cls, bad, activation):
 def test_new_arguments_are_keyword_only(cls):
     with pytest.raises(TypeError, match="positional"):
         cls(params(), 0.1, *((0.9, 0, 0, False, F) if cls is gaf.SGD else ((0.9, 0.9), 1, 0, 0, F)))
+
+
+# What a user may write into a group between two steps, and what the next one says.
+WRONG = [
+    ({"gaf_params": (math.nan, 20.0)}, "Arctan: alpha must be positive and finite, got nan"),
+    ({"gaf_params": (0.1, -20.0)}, "Arctan: beta must be positive and finite, got -20"),
+    ({"gaf_params": (0.1,)}, r"arctan takes \(alpha, beta\), got 1 values"),
+    ({"gaf_params": (0.1, 20.0, 1.0)}, r"arctan takes \(alpha, beta\), got 3 values"),
+    ({"gaf_params": (0.1, "20")}, "Arctan: beta must be a number, got str"),
+    ({"gaf_params": (torch.ones(1), 20.0)}, "Arctan: alpha must be a number, got Tensor"),
+    ({"gaf_params": None}, "gaf_params is a tuple of numbers, got NoneType"),
+    ({"gaf_params": 0.1}, "gaf_params is a tuple of numbers, got float"),
+    ({"gaf_function": "arctn"}, "unknown .*'arctn'; did you mean 'arctan'"),
+    ({"gaf_function": F}, "gaf_function is a name or None, got Arctan"),
+    ({"gaf_function": "auto"}, r"auto takes \(step, quantile, decay, lr\), got 2 values"),
+    ({"gaf_function": "auto", "gaf_params": (0.1, 0.5, 1.5, None)}, "Auto: decay must be"),
+    ({"gaf_placement": "gradients"}, "unknown placement 'gradients'; did you mean 'gradient'"),
+    ({"gaf_placement": 3}, "unknown placement 3; it is one of gradient, momentum, update"),
+]
+SETTINGS = {
+    "SGD": lambda p, f: gaf.SGD(p, lr=0.1, momentum=0.9, activation=f),
+    "SGD foreach": lambda p, f: gaf.SGD(p, lr=0.1, activation=f, foreach=True),
+    "SGD single": lambda p, f: gaf.SGD(p, lr=0.1, activation=f, foreach=False),
+    "Adam": lambda p, f: gaf.Adam(p, activation=f),
+    "AdamW": lambda p, f: gaf.AdamW(p, activation=f),
+    "activate": lambda p, f: gaf.activate(torch.optim.RMSprop(p), f),
+}
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+@pytest.mark.parametrize(("wrong", "sentence"), WRONG, ids=lambda value: str(value)[:40])
+def test_settings_made_by_hand_are_checked_when_read(how, wrong, sentence):
+    """A step that refuses them has changed nothing; put right, it goes on."""
+    v, w = torch.ones(3), torch.ones(3)
+    opt = SETTINGS[how]([{"params": [v]}, {"params": [w]}], F)
+    v.grad, w.grad = torch.ones(3), torch.ones(3)
+    opt.step()
+    v.grad, w.grad = torch.ones(3), torch.ones(3)
+    right, before = dict(opt.param_groups[1]), snapshot(opt)
+    for _ in range(2):  # a refusal is not remembered as read
+        opt.param_groups[1].update(wrong)
+        with pytest.raises(gaf.GafError, match=sentence) as error:
+            opt.step()
+        assert "\n" not in str(error.value)
+        assert_same(snapshot(opt), before)
+    opt.param_groups[1].update(right)
+    opt.step()
+    assert all((p < old).all() for p, old in zip((v, w), before["params"], strict=True))
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), WRONG[:10], ids=lambda value: str(value)[:40])
+def test_activation_of_checks_too(wrong, sentence):
+    group = {"gaf_function": "arctan", "gaf_params": (0.1, 20.0), "gaf_placement": "gradient"}
+    with pytest.raises(gaf.GafError, match=sentence):
+        gaf.activation_of(group | wrong)
+
+
+@pytest.mark.parametrize("how", ["Adam", "AdamW", "activate"])
+def test_a_placement_that_the_optimizer_does_not_take(how):
+    w = torch.ones(3)
+    opt = SETTINGS[how]([w], F)
+    opt.param_groups[0]["gaf_placement"] = "momentum"
+    w.grad = torch.ones(3)
+    with pytest.raises(
+        gaf.GafError, match="set to 'momentum', and the optimizer takes 'gradient' only"
+    ):
+        opt.step()
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+def test_a_function_set_by_hand_acts_where_the_constructors_does(how):
+    def trained(opt, w):
+        for step in range(3):
+            w.grad = torch.full((3,), 0.1 + step)
+            opt.step()
+        return snapshot(opt)
+
+    w, twin = torch.ones(3), torch.ones(3)
+    if how == "activate":
+        opt = gaf.activate(torch.optim.RMSprop([{"params": [w], "activation": None}]), "tanh")
+    else:
+        opt = SETTINGS[how]([w], None)
+    opt.param_groups[0].update(gaf_function=F.name, gaf_params=F.params)
+    made = SETTINGS[how]([twin], F)
+    assert_same(trained(opt, w), trained(made, twin))
+    assert opt.param_groups[0]["gaf_placement"] == made.param_groups[0]["gaf_placement"]
+
+
+@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
+def test_a_function_taken_out_by_hand_leaves_torchs_step(placement):
+    w, twin = torch.ones(3), torch.ones(3)
+    hyper = {"lr": 0.1, "momentum": 0.9}
+    opt = gaf.SGD([w], **hyper, activation=F, placement=placement)
+    opt.param_groups[0]["gaf_function"] = None
+    theirs = torch.optim.SGD([twin], **hyper)
+    for step in range(3):
+        w.grad, twin.grad = torch.full((3,), 0.1 + step), torch.full((3,), 0.1 + step)
+        opt.step()
+        theirs.step()
+    assert_same(snapshot(opt), snapshot(theirs))

@@ -70,7 +70,8 @@ class Activation:
         """Raise GafError for parameters that f does not allow; every one must be finite."""
         for field in fields(self):
             value = getattr(self, field.name)
-            if not math.isfinite(value):
+            # a comparison, and not math.isfinite, which torch.compile does not follow
+            if not -math.inf < value < math.inf:
                 raise GafError(f"{type(self).__name__}: {field.name} must be finite, got {value}")
 
     def __repr__(self) -> str:
@@ -172,7 +173,7 @@ class AlphaBeta(Activation):
             ("beta", self.beta),
             ("alpha * beta", self.slope),
         ):
-            if not (math.isfinite(value) and value > 0):
+            if not 0 < value < math.inf:
                 raise GafError(
                     f"{type(self).__name__}: {name} must be positive and finite, got {value}"
                 )

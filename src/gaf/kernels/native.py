@@ -233,7 +233,12 @@ def _sgd(
     rows = _rows(factors)
     first = placement == "gradient"
     gs, scale = _unscaling(gs, grad_scale, (rows or [(alpha, beta)]) if first else [])
-    for kind, (w, g, v, new, own) in _by_type(ws, gs, vs, fresh, rows):
+    batches = [
+        (kind, list(map(Tensor.numel, w)), [_addresses(w), _addresses(g), _addresses(v)], new, own)
+        for kind, (w, g, v, new, own) in _by_type(ws, gs, vs, fresh, rows)
+    ]
+    _refuse_tangled(batches)
+    for kind, sizes, (w, g, v), new, own in batches:
         _native.sgd(
             instruction_set(),
             FUNCTIONS[function],
@@ -241,10 +246,10 @@ def _sgd(
             first,
             (alpha, beta),
             list(itertools.chain(*own)) or None,
-            list(map(Tensor.numel, w)),
-            _addresses(w),
-            _addresses(g),
-            _addresses(v),
+            sizes,
+            w,
+            g,
+            v,
             new or None,
             (sign, scale, weight_decay, inner, outer, momentum, gain, nesterov),
             torch.get_num_threads(),
@@ -314,30 +319,52 @@ def _adam(
     if found_inf is not None and found_inf.item():
         return
     alpha, beta, lr, beta1, beta2, eps, weight_decay = numbers.tolist()
-    counts = _count(steps)
-    sizes = {count: lr / (1 - beta1**count) for count in set(counts)}
-    roots = {count: (1 - beta2**count) ** 0.5 for count in set(counts)}
     sign = -1.0 if maximize else 1.0
     rows = _rows(factors)
     gs, scale = _unscaling(gs, grad_scale, rows or [(alpha, beta)])
     shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
-    for kind, (w, g, m, v, top, count, own) in _by_type(ws, gs, ms, vs, tops, counts, rows):
+    batches = [
+        (kind, list(map(Tensor.numel, lists[0])), list(map(_addresses, lists)), indices, own)
+        for kind, (*lists, indices, own) in _by_type(ws, gs, ms, vs, tops, range(len(ws)), rows)
+    ]
+    _refuse_tangled(batches)
+    counts = _count(steps)
+    step_sizes = {count: lr / (1 - beta1**count) for count in set(counts)}
+    roots = {count: (1 - beta2**count) ** 0.5 for count in set(counts)}
+    for kind, sizes, (w, g, m, v, top), indices, own in batches:
+        count = [counts[i] for i in indices]
         _native.adam(
             instruction_set(),
             FUNCTIONS[function],
             kind,
             (alpha, beta),
             list(itertools.chain(*own)) or None,
-            list(map(Tensor.numel, w)),
-            _addresses(w),
-            _addresses(g),
-            _addresses(m),
-            _addresses(v),
-            _addresses(top),
-            [sizes[n] for n in count],
+            sizes,
+            w,
+            g,
+            m,
+            v,
+            top,
+            [step_sizes[n] for n in count],
             [roots[n] for n in count],
             (sign, scale, shrink, l2, 1 - beta1, beta2, 1 - beta2, eps),
             torch.get_num_threads(),
+        )
+
+
+class Tangled(RuntimeError):
+    """Raised before anything is written: the kernels do not serve a parameter whose tensors share memory."""
+
+
+def _refuse_tangled(batches: Sequence[tuple[int, list[int], list[Any], Any, Any]]) -> None:
+    """As a gradient that is a view of its parameter: a loop would read what it has just written.
+
+    Tensors of different parameters may share memory: they are served one after the other.
+    """
+    if any(_native.tangled(kind, sizes, lists) for kind, sizes, lists, *_ in batches):
+        raise Tangled(
+            "`fused=True` cannot be honoured: a gradient or a state shares memory with its parameter; "
+            "leave `fused` unset"
         )
 
 

@@ -227,8 +227,9 @@ def _activated_closure(
 
 @torch.no_grad()
 def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
-    for group in optimizer.param_groups:  # all of them before any is activated
-        if group.get("gaf_function") is not None:
+    actives = [settings.is_active(group) for group in optimizer.param_groups]
+    for group, active in zip(optimizer.param_groups, actives, strict=True):
+        if active:  # all of them before any is activated
             refuse_partial([p.grad for p in group["params"]])
     # GradScaler hands a fused optimizer scaled gradients, the scale, and whether it found an inf.
     scale = getattr(optimizer, "grad_scale", None)
@@ -242,14 +243,15 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
     monitor = getattr(optimizer, "gaf_monitor", None)
     if monitor is not None:
         monitor.begin_step()
-    for number, group in enumerate(optimizer.param_groups):
-        active = settings.is_active(group)
+    for number, (group, active) in enumerate(zip(optimizer.param_groups, actives, strict=True)):
         owners = [p for p in group["params"] if p.grad is not None]
         grads = [p.grad if scale is None else unscaled(p.grad, scale) for p in owners]
         factors = _adapted(optimizer, group, owners, grads, found_inf)
         if active and monitor is not None:
             f = settings.activation_of(group)
             monitor.observe(number, f, grads, skipped=found_inf, factors=factors)
+        if not owners:
+            continue
         fs = settings.formulas_of(group, len(owners), factors) if active else [None] * len(owners)
         for p, g, f in zip(owners, grads, fs, strict=True):
             if f is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,8 @@ from torch.optim.optimizer import ParamsT, _use_grad_for_differentiable
 from gaf.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import real_view
+from gaf.kernels.native import Tangled
+from gaf.optim import adapt
 from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.select import implementation, kernels
@@ -82,6 +85,14 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
             return "an eps and a weight decay divided by {slope}"
         return "an eps divided by {slope}"
 
+    def _gather(self, *lists: Any) -> bool:
+        """torch's ``_init_group``, where Auto looks up states.
+
+        Under its own name torch.compile runs it instead of tracing it, and Auto would not see what it has
+        made for a later group.
+        """
+        return torch.optim.Adam._init_group(self, *lists)
+
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Perform one step.
@@ -95,24 +106,27 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
             with torch.enable_grad():
                 loss = closure()
         self._begin_observation()
-        for number, group in enumerate(self.param_groups):
+        actives = [is_active(group) for group in self.param_groups]  # all, before any is written to
+        for number, (group, active) in enumerate(zip(self.param_groups, actives, strict=True)):
             params: list[Tensor] = []
             grads: list[Tensor] = []
             exp_avgs: list[Tensor] = []
             exp_avg_sqs: list[Tensor] = []
             max_exp_avg_sqs: list[Tensor] = []
             state_steps: list[Tensor] = []
-            has_complex = self._init_group(
+            gather = self._gather if adapt.is_auto(group) else self._init_group
+            has_complex = gather(
                 group, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps
             )
             state = [params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs]
-            if not is_active(group):
+            if not active:
                 _torch_adam(self, group, grads, state, state_steps, has_complex, group["maximize"])
                 continue
             factors = self._adapted(group, params, grads)
             if self._observing():
                 self._observe(number, self._unscaled(grads), factors)
-            _activated_adam(self, group, grads, state, state_steps, factors)
+            if params:
+                _activated_adam(self, group, grads, state, state_steps, factors)
         return loss
 
 
@@ -173,24 +187,28 @@ def _activated_adam(
     if fused is not None:
         params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs = state
         name, known = kernel_of(group)
-        fused.adam(
-            params,
-            grads,
-            exp_avgs,
-            exp_avg_sqs,
-            max_exp_avg_sqs,
-            state_steps,
-            name,
-            known if factors is None else factors,
-            lr=group["lr"],
-            betas=group["betas"],
-            eps=group["eps"],
-            weight_decay=group["weight_decay"],
-            decoupled_weight_decay=group["decoupled_weight_decay"],
-            maximize=group["maximize"],
-            **optimizer._loss_scale(),
-        )
-        return
+        try:
+            fused.adam(
+                params,
+                grads,
+                exp_avgs,
+                exp_avg_sqs,
+                max_exp_avg_sqs,
+                state_steps,
+                name,
+                known if factors is None else factors,
+                lr=group["lr"],
+                betas=group["betas"],
+                eps=group["eps"],
+                weight_decay=group["weight_decay"],
+                decoupled_weight_decay=group["decoupled_weight_decay"],
+                maximize=group["maximize"],
+                **optimizer._loss_scale(),
+            )
+            return
+        except Tangled:
+            if group["fused"]:
+                raise
     sign = -1 if group["maximize"] else 1
     fs = formulas_of(group, len(grads), factors)
     for part in _parts(grads):

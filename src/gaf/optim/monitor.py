@@ -129,7 +129,7 @@ a learning rate times 2.
             inputs: its inputs; they are not modified.
             meaning: what a pure rescaling by ``{slope}`` amounts to here.
             skipped: GradScaler's found_inf; a record of a skipped step is dropped when read.
-            factors: alpha and beta of each input, where Auto has set them.
+            factors: alpha and beta of each input, where Auto has set them; None without inputs.
         """
         if not self.due:
             return
@@ -143,7 +143,10 @@ a learning rate times 2.
             if slope is None
             else meaning.format(slope=f"{slope:g}"),
         }
-        acting = itertools.repeat(_acting(f)) if factors is None else map(_set_by_auto, factors)
+        if isinstance(f, Auto):
+            acting = map(_set_by_auto, () if factors is None else factors)
+        else:
+            acting = itertools.repeat(_acting(f))
         figures = _figures(acting, inputs, self.quantiles, self.sample, self.histogram, skipped)
         self._pending.append((head, figures))
 
@@ -268,7 +271,7 @@ def _histogram(a: Tensor) -> Tensor:
 Acting = tuple[Callable[[Tensor], Tensor], Any, Any]
 
 
-def _acting(f: Any) -> Acting:
+def _acting(f: Activation) -> Acting:
     return f, f.slope, f.bound
 
 

@@ -33,11 +33,19 @@ def implementation(group: Group, *lists: Sequence[Tensor | None]) -> str:
         if fused:
             raise RuntimeError(f"`fused=True` cannot be honoured: {reason}; leave `fused` unset")
     refuse_partial(lists[1])  # the kernels have done so
-    if group["differentiable"] or any(t is not None and t.is_sparse for t in lists[1]):
+    return without_kernels(group, lists[0], lists[1])
+
+
+def without_kernels(
+    group: Group, params: Sequence[Tensor | None], grads: Sequence[Tensor | None]
+) -> str:
+    """``"foreach"`` or ``"single"``."""
+    if group["differentiable"] or any(t is not None and t.is_sparse for t in grads):
         return "single"
+    foreach = group["foreach"]
     if foreach is None:
-        _, foreach = _default_to_fused_or_foreach(list(lists[0]), False)  # type: ignore[arg-type]
-    return "foreach" if foreach and lists[0] else "single"
+        _, foreach = _default_to_fused_or_foreach(list(params), False)  # type: ignore[arg-type]
+    return "foreach" if foreach and params else "single"
 
 
 def check_fused(group: Group) -> None:

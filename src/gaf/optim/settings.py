@@ -8,8 +8,9 @@ floats) and ``gaf_placement``. Plain values can be scheduled, saved, and loaded 
 from __future__ import annotations
 
 import difflib
+import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -75,7 +76,7 @@ def remove(group: Group) -> None:
 
 
 def activation_of(group: Group) -> Activation | Auto | None:
-    """The activation a group describes, as a value.
+    """The activation a group describes, as a value; refuses values that describe none.
 
     Example:
         >>> import gaf, torch
@@ -83,21 +84,71 @@ def activation_of(group: Group) -> Activation | Auto | None:
         >>> gaf.activation_of(opt.param_groups[0])
         Tanh(alpha=0.2, beta=10.0)
     """
-    name = group.get("gaf_function")
-    return None if name is None else type_of(name)(*group["gaf_params"])
+    try:
+        return _read(group)
+    except (TypeError, ValueError) as error:
+        raise _unreadable("a parameter group's", group, error) from None
 
 
-def is_active(group: Group) -> bool:
-    """Whether the group has an activation. An Auto that was set by hand is completed."""
-    if adapt.is_auto(group) and None in group["gaf_params"]:
-        store(group, Auto(*group["gaf_params"]).of(group), group["gaf_placement"] or Auto.placement)
+def is_active(group: Group, placements: Sequence[str] = ("gradient",)) -> bool:
+    """Whether the group has an activation.
+
+    What was set by hand is checked, and completed as a constructor does it: Auto by its learning rate, a
+    function without a placement by the usual one of ``placements``, those that the optimizer takes.
+    """
+    f = activation_of(group)
+    if f is not None and group.get("gaf_placement") is None:
+        group["gaf_placement"] = _usual_placement(group, f, placements)
+    if isinstance(f, Auto) and f.lr is None:
+        f = f.of(group)
+        store(group, f, group["gaf_placement"])
     # ZeroRedundancyOptimizer copies the arguments it was made with into the groups before each step.
-    if "activation" in group and not _says(group["activation"], activation_of(group)):
+    if "activation" in group and not _says(group["activation"], f):
         raise GafError(
             'a parameter group\'s "activation" is read when the group is added; later set '
             'group["gaf_function"] and group["gaf_params"], or use gaf.ParamScheduler'
         )
-    return group.get("gaf_function") is not None
+    if f is not None and group["gaf_placement"] not in placements:
+        check_placement(group["gaf_placement"])
+        raise GafError(
+            f"gaf_placement was set to {group['gaf_placement']!r}, and the optimizer takes "
+            f"{' or '.join(map(repr, placements))} only"
+        )
+    return f is not None
+
+
+def _read(group: Group) -> Activation | Auto | None:
+    """The activation a group describes."""
+    name, params = group.get("gaf_function"), group.get("gaf_params")
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise TypeError(f"gaf_function is a name or None, got {type(name).__name__}")
+    if not isinstance(params, tuple | list):
+        raise TypeError(f"gaf_params is a tuple of numbers, got {type(params).__name__}")
+    make = _made if torch.compiler.is_compiling() else _made_once
+    return make(type_of(name), *params)
+
+
+def _made(kind: type[Activation] | type[Auto], *params: float) -> Activation | Auto:
+    names = kind.__match_args__  # of the fields; torch.compile does not follow dataclasses.fields
+    if len(params) != len(names):
+        raise GafError(f"{kind.name} takes ({', '.join(names)}), got {len(params)} values")
+    return kind(*params)
+
+
+_made_once = functools.lru_cache(_made)  # most steps read what the step before has read
+
+
+def _unreadable(whose: str, group: Group, error: Exception) -> GafError:
+    entries = ", ".join(f"{key}={group.get(key)!r}" for key in KEYS)
+    return GafError(f"{whose} activation ({entries}) cannot be read: {error}")
+
+
+def _usual_placement(group: Group, f: Activation | Auto, placements: Sequence[str]) -> str:
+    if isinstance(f, Auto):
+        return Auto.placement
+    return sgd_placement(group["momentum"], None) if "momentum" in placements else "gradient"
 
 
 def _says(given: Activation | Auto | str | None, held: Activation | Auto | None) -> bool:
@@ -191,16 +242,13 @@ def _check_saved(saved: Group) -> None:
         if any(key not in saved for key in KEYS):
             raise GafError("a key is missing")
         check_placement(saved["gaf_placement"])
-        f = activation_of(saved)
+        f = _read(saved)
         if (f is None) != (saved["gaf_placement"] is None):
             raise GafError("a function and its placement go together")
-        if f is not None and len(f.params) != len(saved["gaf_params"]):
-            raise GafError(f"{f.name} has {len(f.params)} parameters")
         if isinstance(f, Auto) and f.lr is None:
             raise GafError("its learning rate is missing")
-    except (TypeError, AttributeError, ValueError) as error:
-        entries = ", ".join(f"{key}={saved.get(key)!r}" for key in KEYS)
-        raise GafError(f"the checkpoint's activation ({entries}) cannot be read: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise _unreadable("the checkpoint's", saved, error) from None
 
 
 def _bake_learning_rate(saved: Group, state: dict[Any, Any]) -> None:

@@ -12,10 +12,11 @@ from torch.optim.sgd import sgd as torch_sgd
 
 from gaf.functions import Activation
 from gaf.kernels import foreach
+from gaf.kernels.native import Tangled
 from gaf.optim import rules
 from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
-from gaf.optim.select import implementation, kernels
+from gaf.optim.select import implementation, kernels, without_kernels
 from gaf.optim.settings import (
     VELOCITY,
     Group,
@@ -82,9 +83,18 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
     def _placement(self, group: Group, placement: str | None) -> str:
         return sgd_placement(group["momentum"], placement)
 
-    def _init_group(self, group: Group, params: Any, grads: Any, momentum_buffer_list: Any) -> bool:
-        if group["gaf_function"] is None:
-            return super()._init_group(group, params, grads, momentum_buffer_list)
+    def _gather(
+        self,
+        group: Group,
+        params: list[Tensor],
+        grads: list[Tensor],
+        velocities: list[Tensor | None],
+    ) -> bool:
+        """What torch's ``_init_group`` does, for a group with an activation.
+
+        Under its own name torch.compile runs it, and knows of a velocity only if the first parameter of all
+        has one: without a gradient there, the velocities of the others would begin anew at every step.
+        """
         for p in group["params"]:
             grad = p.grad
             if grad is not None:
@@ -92,7 +102,7 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
                 grads.append(grad)
         if group["momentum"] != 0:
             state, key = self.state, VELOCITY[group["gaf_placement"]]
-            momentum_buffer_list.extend([state[p].get(key) for p in params])
+            velocities.extend([state[p].get(key) for p in params])
         return False  # whether a gradient is sparse matters to torch's own rule only
 
     def _meaning(self, group: Group) -> str:
@@ -115,7 +125,14 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         if fused is not None:
             name, known = kernel_of(group)
             values = known if factors is None else factors
-            return fused.sgd(params, grads, velocities, name, values, **hyper, **self._loss_scale())
+            try:
+                return fused.sgd(
+                    params, grads, velocities, name, values, **hyper, **self._loss_scale()
+                )
+            except Tangled:
+                if group["fused"]:
+                    raise
+                how = without_kernels(group, params, grads)
         fs = formulas_of(group, len(params), factors)
         if how == "single":
             return [
@@ -145,13 +162,15 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
             with torch.enable_grad():
                 loss = closure()
         self._begin_observation()
-        for number, group in enumerate(self.param_groups):
+        actives = [is_active(group, rules.PLACEMENTS) for group in self.param_groups]
+        for number, (group, active) in enumerate(zip(self.param_groups, actives, strict=True)):
             params: list[Tensor] = []
             grads: list[Tensor] = []
             velocities: list[Tensor | None] = []
-            sparse = self._init_group(group, params, grads, velocities)
+            gather = self._gather if active else self._init_group
+            sparse = gather(group, params, grads, velocities)
             first = any(v is None for v in velocities)
-            if not is_active(group):
+            if not active:
                 torch_sgd(
                     params,
                     grads,
@@ -168,14 +187,15 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
                 if self._observing():
                     seen = _inputs(params, self._unscaled(grads), velocities, group)
                     self._observe(number, seen, factors)
-                velocities = self._activated_sgd(group, params, grads, velocities, factors)
+                if params:
+                    velocities = self._activated_sgd(group, params, grads, velocities, factors)
             # Velocities that exist are carried on in place, unless autograd needs the old ones.
             if (
                 (first or group["differentiable"])
                 and group["momentum"] != 0
                 and not self._skipping()
             ):
-                key = VELOCITY[group["gaf_placement"]]
+                key = VELOCITY[group["gaf_placement"] if active else None]
                 for p, velocity in zip(params, velocities, strict=True):
                     self.state[p][key] = velocity
         return loss

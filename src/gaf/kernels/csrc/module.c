@@ -151,41 +151,101 @@ static ptrdiff_t tensor_at(const row *r, ptrdiff_t position) {
         }                                                                                        \
     } while (0)
 
+/* The tensors of a step, as parallel lists of addresses: those it writes to first. A list may be NULL. */
+typedef struct {
+    char **lists[5];
+    int written, count;
+} operands;
+
 typedef struct {
     uintptr_t begin, end;
+    int written;
 } range;
 
-static int by_begin(const void *a, const void *b) {
-    uintptr_t x = ((const range *)a)->begin, y = ((const range *)b)->begin;
-    return (x > y) - (x < y);
+static range range_of(const row *r, char *const *list, ptrdiff_t i) {
+    uintptr_t begin = (uintptr_t)list[i];
+    return (range){begin, begin + (size_t)(r->starts[i + 1] - r->starts[i]) * r->width, 0};
 }
 
-/* Whether two of the tensors share memory. They must then be served one after the other. */
-static int overlap(const row *r, char *const *tensors) {
-    range *ranges = malloc((size_t)(r->tensors + 1) * sizeof *ranges);
-    if (!ranges) return 1;
-    for (ptrdiff_t i = 0; i < r->tensors; i++) {
-        ranges[i].begin = (uintptr_t)tensors[i];
-        ranges[i].end = ranges[i].begin + (size_t)(r->starts[i + 1] - r->starts[i]) * r->width;
+/* Sorts by the beginning, in `spare`'s memory and their own; returns the one that is sorted. */
+static range *sorted(range *ranges, range *spare, ptrdiff_t count) {
+    for (ptrdiff_t width = 1; width < count; width *= 2) {
+        for (ptrdiff_t from = 0; from < count; from += 2 * width) {
+            ptrdiff_t middle = from + width < count ? from + width : count;
+            ptrdiff_t to = middle + width < count ? middle + width : count, i = from, j = middle;
+            for (ptrdiff_t k = from; k < to; k++) {
+                int left = i < middle && (j == to || ranges[i].begin <= ranges[j].begin);
+                spare[k] = left ? ranges[i++] : ranges[j++];
+            }
+        }
+        range *merged = spare;
+        spare = ranges;
+        ranges = merged;
     }
-    qsort(ranges, (size_t)r->tensors, sizeof *ranges, by_begin);
-    uintptr_t reached = 0;
+    return ranges;
+}
+
+/* Whether a tensor that is written to shares memory with any other. Then they must be served one after the other. */
+static int overlap(const row *r, const operands *all) {
+    size_t most = (size_t)r->tensors * (size_t)all->count;
+    range *memory = malloc((2 * most + 1) * sizeof *memory);
+    if (!memory) return 1;
+    ptrdiff_t count = 0;
+    for (int k = 0; k < all->count; k++) {
+        for (ptrdiff_t i = 0; all->lists[k] && i < r->tensors; i++) {
+            memory[count] = range_of(r, all->lists[k], i);
+            memory[count].written = k < all->written;
+            if (memory[count].begin < memory[count].end) count++;
+        }
+    }
+    const range *ranges = sorted(memory, memory + most, count);
+    uintptr_t reached = 0, reached_written = 0;
     int found = 0;
-    for (ptrdiff_t i = 0; i < r->tensors && !found; i++) {
-        if (ranges[i].begin == ranges[i].end) continue;
-        found = ranges[i].begin < reached;
-        reached = ranges[i].end;
+    for (ptrdiff_t i = 0; i < count && !found; i++) {
+        found = ranges[i].begin < (ranges[i].written ? reached : reached_written);
+        if (ranges[i].end > reached) reached = ranges[i].end;
+        if (ranges[i].written && ranges[i].end > reached_written) reached_written = ranges[i].end;
     }
-    free(ranges);
+    free(memory);
     return found;
 }
 
-static void run(const row *r, char *const *written, void (*work)(void *, ptrdiff_t), void *context, int threads) {
+static void run(const row *r, const operands *all, void (*work)(void *, ptrdiff_t), void *context, int threads) {
     ptrdiff_t chunks = (r->elements + CHUNK - 1) / CHUNK;
-    if (chunks < FEW || (threads > 1 && overlap(r, written))) threads = 1;
+    if (chunks < FEW || (threads > 1 && overlap(r, all))) threads = 1;
     Py_BEGIN_ALLOW_THREADS
     gaf_parallel(work, context, chunks, threads);
     Py_END_ALLOW_THREADS
+}
+
+/* The loops take the tensors of one parameter for apart (restrict). */
+static PyObject *tangled(PyObject *self, PyObject *args) {
+    (void)self;
+    int type;
+    PyObject *sizes, *lists, *result = NULL;
+    row r = {0};
+    char **tensors[5] = {0};
+    if (!PyArg_ParseTuple(args, "iOO", &type, &sizes, &lists)) return NULL;
+    if (type < 0 || type >= GAF_TYPES_COUNT || !PyList_Check(lists) || PyList_Size(lists) > 5)
+        return PyErr_SetString(PyExc_ValueError, "a type and at most five lists of addresses are wanted"), NULL;
+    int count = (int)PyList_Size(lists), read = make_row(sizes, type, &r);
+    for (int k = 0; read && k < count; k++) read = addresses(PyList_GetItem(lists, k), r.tensors, &tensors[k], 1);
+    if (read) {
+        int found = 0;
+        for (ptrdiff_t i = 0; i < r.tensors; i++) {
+            for (int k = 1; k < count; k++) {
+                for (int l = 0; tensors[k] && l < k; l++) {
+                    if (!tensors[l]) continue;
+                    range x = range_of(&r, tensors[k], i), y = range_of(&r, tensors[l], i);
+                    found |= x.begin < y.end && y.begin < x.end;
+                }
+            }
+        }
+        result = PyBool_FromLong(found);
+    }
+    free(r.starts);
+    for (int k = 0; k < count; k++) free(tensors[k]);
+    return result;
 }
 
 static const gaf_loops *loops_of(const char *name, int function, int type) {
@@ -238,7 +298,7 @@ static PyObject *sgd(PyObject *self, PyObject *args) {
         addresses(v, j.r.tensors, &j.v, 1) && addresses(fresh, j.r.tensors, &j.fresh, 1) &&
         doubles(each, 2 * j.r.tensors, &j.each, 1)) {
         j.loop = gaf_sgd_loop_of(loops, before, j.v != NULL, nesterov);
-        run(&j.r, j.w, sgd_work, &j, threads);
+        run(&j.r, &(operands){{j.w, j.v, j.g}, 2, 3}, sgd_work, &j, threads);
         result = Py_NewRef(Py_None);
     }
     free(j.r.starts), free(j.w), free(j.g), free(j.v), free(j.fresh), free(j.each);
@@ -281,7 +341,7 @@ static PyObject *adam(PyObject *self, PyObject *args) {
         doubles(steps, j.r.tensors, &j.step_sizes, 0) && doubles(roots, j.r.tensors, &j.root_corrections, 0) &&
         doubles(each, 2 * j.r.tensors, &j.each, 1)) {
         j.loop = gaf_adam_loop_of(loops, s, j.top != NULL);
-        run(&j.r, j.w, adam_work, &j, threads);
+        run(&j.r, &(operands){{j.w, j.m, j.v, j.top, j.g}, 4, 5}, adam_work, &j, threads);
         result = Py_NewRef(Py_None);
     }
     free(j.r.starts), free(j.w), free(j.g), free(j.m), free(j.v), free(j.top);
@@ -339,7 +399,7 @@ static PyObject *activate(PyObject *self, PyObject *args) {
         if (!j.largest) {
             PyErr_NoMemory();
         } else {
-            run(&j.r, j.g, activate_work, &j, threads);
+            run(&j.r, &(operands){{j.g}, 1, 1}, activate_work, &j, threads);
             int64_t largest = 0;
             for (ptrdiff_t i = 0; i < chunks; i++) largest = j.largest[i] > largest ? j.largest[i] : largest;
             double value;
@@ -410,7 +470,7 @@ static PyObject *stream(PyObject *self, PyObject *args) {
     if (isa && make_row(sizes, GAF_F32, &j.r) && addresses(w, j.r.tensors, &j.w, 0) &&
         addresses(g, j.r.tensors, &j.g, 0) && addresses(v, j.r.tensors, &j.v, 0) && addresses(m, j.r.tensors, &j.m, 1)) {
         j.loop = isa->stream;
-        run(&j.r, j.w, stream_work, &j, threads);
+        run(&j.r, &(operands){{j.w, j.v, j.m, j.g}, 3, 4}, stream_work, &j, threads);
         result = Py_NewRef(Py_None);
     }
     free(j.r.starts), free(j.w), free(j.g), free(j.v), free(j.m);
@@ -422,6 +482,7 @@ static PyMethodDef METHODS[] = {
     {"sgd", sgd, METH_VARARGS, "One step of SGD for tensors of one type."},
     {"adam", adam, METH_VARARGS, "One step of Adam for tensors of one type."},
     {"count", count, METH_O, "Add 1 to the float32 at each address; returns them."},
+    {"tangled", tangled, METH_VARARGS, "Whether a parameter, its gradient and its state share memory."},
     {"activate", activate, METH_VARARGS, "f in place; returns the largest absolute value before."},
     {"sample", sample, METH_VARARGS, "Evenly spaced elements of each tensor, a row of doubles each."},
     {"quantiles", quantiles, METH_VARARGS, "A quantile of the magnitudes in each row, which it reorders."},
