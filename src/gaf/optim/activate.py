@@ -7,7 +7,7 @@ hook is made part of the optimizer's pickled state, since torch drops hooks on c
 
 from __future__ import annotations
 
-import functools
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -69,8 +69,8 @@ def activate_groups(optimizer: O, f: Activation | Auto | None) -> O:
     optimizer._optimizer_step_post_hooks[_HOOK] = _after_step  # type: ignore[index]
     optimizer._optimizer_load_state_dict_pre_hooks[_HOOK] = _before_load  # type: ignore[index]
     optimizer._optimizer_load_state_dict_post_hooks[_HOOK] = _after_load  # type: ignore[index]
-    for name, method in _METHODS.items():
-        setattr(optimizer, name, functools.partial(method, optimizer))
+    for name in _METHODS:
+        setattr(optimizer, name, _Method(name, optimizer))
     return optimizer
 
 
@@ -116,7 +116,7 @@ def _put(group: settings.Group, f: Activation | Auto | None) -> None:
 
 def is_activated(optimizer: torch.optim.Optimizer) -> bool:
     """Whether :func:`gaf.activate` acts on the optimizer."""
-    return _HOOK in optimizer._optimizer_step_pre_hooks
+    return _HOOK in getattr(optimizer, "_optimizer_step_pre_hooks", ())
 
 
 def _check(optimizer: torch.optim.Optimizer) -> None:
@@ -126,6 +126,13 @@ def _check(optimizer: torch.optim.Optimizer) -> None:
         raise GafError(
             f"gaf.{type(optimizer).__name__} has an activation of its own: pass it as activation= to "
             "the constructor"
+        )
+    if not getattr(
+        type(optimizer).step, "hooked", False
+    ):  # what torch's constructor does to a class
+        raise GafError(
+            f"{type(optimizer).__name__} has not called torch.optim.Optimizer.__init__, so its step runs no "
+            "hooks: if it wraps another optimizer, call gaf.activate on that one"
         )
     if is_activated(optimizer):
         raise GafError("the optimizer is activated already; call gaf.deactivate first")
@@ -183,6 +190,23 @@ def _add_param_group(optimizer: torch.optim.Optimizer, param_group: settings.Gro
 
 # Replaced on the instance, since only it is activated and not its class.
 _METHODS = {"__getstate__": _getstate, "add_param_group": _add_param_group}
+
+
+class _Method:
+    """One of these methods, bound to an optimizer that it does not keep alive; copied, to the copy."""
+
+    def __init__(self, name: str, optimizer: torch.optim.Optimizer) -> None:
+        self.name = name
+        self.optimizer = weakref.ref(optimizer)
+
+    def __call__(self, *args: Any) -> Any:
+        optimizer = self.optimizer()
+        if optimizer is None:
+            raise ReferenceError(f"{self.name} was called after its optimizer was deleted")
+        return _METHODS[self.name](optimizer, *args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Method, (self.name, self.optimizer())
 
 
 def _before_step(

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,8 @@ a learning rate times 2.
         self._steps = 0
         self._records: list[dict[str, Any]] = []
         self._pending: list[tuple[dict[str, Any], Tensor]] = []
-        self._optimizer: torch.optim.Optimizer | None = None
+        # weak: the optimizer holds the monitor, and is freed with its last reference
+        self._optimizer: weakref.ref[torch.optim.Optimizer] | None = None
         if optimizer is not None:
             self._attach(optimizer)
 
@@ -93,13 +95,17 @@ a learning rate times 2.
         if not any(group.get("gaf_function") for group in optimizer.param_groups):
             raise GafError("the optimizer has no activation to monitor: see gaf.activate")
         optimizer.gaf_monitor = self  # type: ignore[attr-defined]
-        self._optimizer = optimizer
+        self._optimizer = weakref.ref(optimizer)
 
     def detach(self) -> None:
         """Stop recording; the records stay."""
-        if self._optimizer is not None and vars(self._optimizer).get("gaf_monitor") is self:
-            del vars(self._optimizer)["gaf_monitor"]  # unless another monitor has taken over
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if optimizer is not None and vars(optimizer).get("gaf_monitor") is self:
+            del vars(optimizer)["gaf_monitor"]  # unless another monitor has taken over
         self._optimizer = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_optimizer": None}  # a copy has the records, and watches nothing
 
     @property
     def due(self) -> bool:

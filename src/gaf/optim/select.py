@@ -49,11 +49,15 @@ def without_kernels(
 
 
 def check_fused(group: Group) -> None:
-    """Refuse ``fused=True`` for a group that no kernel can serve, as early as its parameters are known."""
+    """Refuse ``fused=True`` for a group that no kernel can serve, as early as its parameters are known.
+
+    Those on the meta device have no memory yet, and are refused by the step, as in torch.
+    """
     if group["fused"] and group["gaf_function"] is not None:
         if group["foreach"]:
             raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-        implementation(group, group["params"], [None] * len(group["params"]))
+        params = [p for p in group["params"] if not p.is_meta]
+        implementation(group, params, [None] * len(params))
 
 
 def kernels(how: str) -> ModuleType | None:
