@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 import re
 import shutil
 import warnings
@@ -17,6 +16,7 @@ from typing import Any
 
 import torch
 
+from gaf import tensor_files
 from gaf.errors import GafError
 from gaf.experiments.engine import files
 from gaf.experiments.engine.distributed import everyones
@@ -26,6 +26,7 @@ from gaf.experiments.engine.shards import put_together, take_apart
 KEPT = 2
 FORMAT = 1
 MANIFEST = "manifest.json"
+FIRST = "part-0"  # it holds what is the same on all processes
 NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -155,11 +156,33 @@ def load(path: Path, rank: int = 0) -> tuple[dict[str, Any], dict[str, Any] | No
 
     The checksums are :func:`verify`'s to compare; here nothing but tensors and plain values is accepted.
     """
-    found = sorted(path.glob("part-*.pt"), key=lambda part: int(part.stem.removeprefix("part-")))
+    parts: list[dict[str, Any]] = []
     try:
-        parts = [torch.load(part, map_location="cpu", weights_only=True) for part in found]
+        while (file := path / f"part-{len(parts)}.pt").is_file() or not parts:
+            parts.append(_read_part(file))
         state = put_together(parts[0]["state"], [part["pieces"] for part in parts])
-    except (pickle.UnpicklingError, RuntimeError, LookupError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise Damaged(f"the checkpoint {path} cannot be read: {reason}") from error
+    except OSError as error:
+        raise Damaged(f"{file} cannot be read: {error.strerror}") from None
+    except GafError as error:
+        raise Damaged(f"the checkpoint {path} cannot be read: {error}") from None
+    except RecursionError:
+        raise Damaged(f"the checkpoint {path} cannot be read: it is nested too deeply") from None
     return state, parts[rank]["own"] if rank < len(parts) else None
+
+
+def _read_part(file: Path) -> dict[str, Any]:
+    part = tensor_files.load(file)
+    keys = ("own", "pieces", "state") if file.stem == FIRST else ("own", "pieces")
+    if not isinstance(part, dict) or not all(isinstance(part.get(key), dict) for key in keys):
+        raise GafError(f"{file.name} holds no part of a checkpoint")
+    return part
+
+
+def load_model(path: Path) -> tuple[dict[str, Any], int]:
+    """The state of the model in a run's checkpoint, and the step."""
+    state, _ = load(path)
+    model, about = state.get("model"), state.get("state")
+    step = about.get("step") if isinstance(about, dict) else None
+    if not isinstance(model, dict) or type(step) is not int:
+        raise Damaged(f"the checkpoint {path} holds no model")
+    return model, step
