@@ -256,6 +256,26 @@ def test_a_run_does_not_go_on_from_a_checkpoint_of_something_else(stopped, tmp_p
     assert "\n" not in str(caught.value)
 
 
+MANIFESTS = [
+    {"format": 1, "step": "30", "parts": []},
+    {"format": 1, "step": 30.5, "parts": []},
+    {"format": 1, "step": 30},
+    {"format": 1, "step": 30, "parts": 3},
+    {"step": 30, "parts": []},
+    {"format": 1, "step": 30, "parts": [1]},
+    {"format": 1, "step": 30, "parts": [{}]},
+]
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS)
+def test_a_manifest_of_something_else_is_a_sentence(folder, manifest):
+    """Its seal is right: whoever writes a checkpoint by hand can compute it."""
+    path = folder / "step-00000030"
+    files.write_json(path / "manifest.json", {**manifest, "sha256": checkpoint._seal(manifest)})
+    with pytest.raises(checkpoint.Damaged, match="not what was written"):
+        checkpoint.verify(path)
+
+
 def test_two_processes_may_write_one_file_at_once(tmp_path, monkeypatch):
     """The second writes all of it while the first is about to rename."""
     path, fsync, pid, seen = tmp_path / "page.html", files.os.fsync, files.os.getpid(), []

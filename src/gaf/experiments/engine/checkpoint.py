@@ -128,20 +128,23 @@ def verify(path: Path) -> list[Path]:
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
         seal = manifest.pop("sha256")
-    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, LookupError) as error:
+    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise Damaged(f"its manifest cannot be read: {error}") from error
     except AttributeError as error:
         raise Damaged("its manifest is not what was written") from error
-    if seal != _seal(manifest) or path.name != f"step-{manifest.get('step'):08d}":
+    step, entries = manifest.get("step"), manifest.get("parts")
+    sound = type(step) is int and isinstance(entries, list) and "format" in manifest
+    if seal != _seal(manifest) or not sound or path.name != f"step-{step:08d}":
         raise Damaged("its manifest is not what was written")
     if manifest["format"] != FORMAT:
         version = manifest["format"]
         raise GafError(f"{path} has format {version}, this version of gaf reads {FORMAT}")
-    parts = [path / f"part-{i}.pt" for i in range(len(manifest["parts"]))]
-    for part, each in zip(parts, manifest["parts"], strict=True):
+    parts = [path / f"part-{i}.pt" for i in range(len(entries))]
+    for part, each in zip(parts, entries, strict=True):
+        about = each if isinstance(each, dict) else {}
         if not part.is_file():
             raise Damaged(f"{part.name} is missing")
-        if part.stat().st_size != each["bytes"] or files.sha256(part) != each["sha256"]:
+        if part.stat().st_size != about.get("bytes") or files.sha256(part) != about.get("sha256"):
             raise Damaged(f"{part.name} is not what was written")
     return parts
 
