@@ -180,6 +180,10 @@ OTHERS = {
         {"state": {"w": torch.ones(1).expand(MANY)}, "own": {}, "pieces": {}},
         "has not as many in the file",
     ),
+    "a random state that repeats one number": (
+        {"state": {}, "own": {"rng": torch.ones(1).expand(MANY)}, "pieces": {}},
+        "has not as many in the file",
+    ),
     "a shape without pieces": (sharded([MANY], [0], torch.ones(1)), "pieces of /w are missing"),
     "an endless shape": (sharded([1 << 62] * 10_000, [0], torch.ones(1)), "no shape"),
     "a piece elsewhere": (sharded([2], [1], torch.ones(2)), "outside"),
@@ -229,6 +233,10 @@ CHANGED = {
     ),
     "does not hold what a run saves": lambda state: as_is(state, "optimizer", value=[]),
     "its 'step' is not of the kind int": lambda state: as_is(state, "state", "step", value="3"),
+    "'weight_decay' is no number": lambda state: as_is(
+        state, "optimizer", "param_groups", 0, "weight_decay", value=[]
+    ),
+    "its results are no numbers": lambda state: as_is(state, "state", "best", value={"top1": []}),
     "no lengths": lambda state: as_is(state, "lengths", value={}),
 }
 

@@ -164,13 +164,14 @@ def load(path: Path, rank: int = 0) -> tuple[dict[str, Any], dict[str, Any] | No
         while (file := path / f"part-{len(parts)}.pt").is_file() or not parts:
             parts.append(_read_part(file))
         state = put_together(parts[0]["state"], [part["pieces"] for part in parts])
+        own = put_together(parts[rank]["own"], []) if rank < len(parts) else None
     except OSError as error:
         raise Damaged(f"{file} cannot be read: {error.strerror}") from None
     except GafError as error:
         raise Damaged(f"the checkpoint {path} cannot be read: {error}") from None
     except RecursionError:
         raise Damaged(f"the checkpoint {path} cannot be read: it is nested too deeply") from None
-    return state, parts[rank]["own"] if rank < len(parts) else None
+    return state, own
 
 
 def _read_part(file: Path) -> dict[str, Any]:

@@ -105,6 +105,12 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> N
                 raise GafError(
                     f"the checkpoint is one of another optimizer: its {key!r} of parameter {i} does not fit"
                 )
+    for own, saved in zip(optimizer.param_groups, state["param_groups"], strict=False):
+        for key in own.keys() & saved.keys():
+            if isinstance(own[key], int | float) and not isinstance(saved[key], int | float):
+                raise GafError(
+                    f"the checkpoint is one of another optimizer: its {key!r} is no number"
+                )
     sharded = {
         i: {
             key: _like(params[i], value) if _shape(value) == params[i].shape else value

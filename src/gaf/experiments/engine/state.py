@@ -140,6 +140,10 @@ def _restore(run: Run, state: dict[str, Any], own: dict[str, Any] | None) -> Non
         value, kind = getattr(run.state, each.name), type(getattr(State(), each.name))
         if not isinstance(value, kind):
             raise GafError(f"its {each.name!r} is not of the kind {kind.__name__}")
+    if not all(
+        isinstance(n, int | float) for n in (*run.state.test.values(), *run.state.best.values())
+    ):
+        raise GafError("its results are no numbers")
     lengths = state["lengths"]
     if lengths is not None and not all(
         isinstance(lengths.get(name), int) and lengths[name] >= 0 for name in (METRICS, EVENTS)
