@@ -10,12 +10,12 @@ import sys
 import pytest
 import torch
 from torch import nn
-from torch.distributed.checkpoint.api import CheckpointException
 
 import gaf
 from gaf.integrations import checkpoint
 from gaf.integrations.metadata import Refused, loads
 from tests.distributed.launch import launch
+from tests.memory import MEGABYTE, at_most
 
 TOLERANCE = 1e-6  # observed: 6e-8
 
@@ -131,7 +131,7 @@ def test_another_kind_of_state_is_no_lack_of_state(saved):
     """The momentum is there and what Auto keeps beside it is not."""
     folder, _, _ = saved
     model, optimizer = make_auto(0)
-    with pytest.raises(CheckpointException, match=r"Missing key.*gaf_auto"):
+    with pytest.raises(gaf.GafError, match=r"cannot be loaded: Missing key.*gaf_auto"):
         checkpoint.load(folder, model, optimizer)
 
 
@@ -220,6 +220,9 @@ TENSOR = RECORDS + b"TensorStorageMetadata\n"
 PART = b"ctorch.distributed.checkpoint.filesystem\n_StorageInfo\n"
 LAYOUT, PATH = b"ctorch.serialization\n_get_layout\n", b"cpathlib\nPosixPath\n"
 DEEP = b")" + b"\x85" * 300_000  # ((((...)))): hashing it overflows the stack
+SIZE = b"ctorch\nSize\n"
+NUMBERS = b"]q\x00(" + b"K\x01" * 50_000 + b"e"
+TEXT = b"X" + (200_000).to_bytes(4, "little") + b"a" * 200_000 + b"q\x00"
 WIDE = b")" + b"2\x86" * 60  # a pair of a pair of ...: its text has 2**60 parts
 
 EXHAUSTING = {
@@ -240,6 +243,11 @@ EXHAUSTING = {
     "an entry without a name": META + b"(}" + INDEX + b"U\x01a\x85RNsN}NNtR.",
     "where it was written is no record": META + b"(}N}K\x01NtR.",
     "a bytearray": b"\x80\x05\x96" + (1 << 36).to_bytes(8, "little") + b".",
+    "cannot be read (EOFError)": b"\x80\x04\x8e" + (1 << 40).to_bytes(8, "little") + b".",
+    "call after call": SIZE + b"q\x01" + NUMBERS + b"h\x01h\x00\x85R" * 50_000 + b".",
+    "call after call ": INDEX + b"q\x01" + NUMBERS + b"h\x01h\x00h\x00\x86R" * 50_000 + b".",
+    " call after call": PATH + b"q\x01" + TEXT + b"h\x01h\x00\x85R" * 50_000 + b".",
+    "makes an object": SIZE + b"q\x01" + NUMBERS + b"h\x01h\x00\x85\x81" * 50_000 + b".",
 }
 READ_EACH = """
 import resource, sys
@@ -247,6 +255,8 @@ from pathlib import Path
 from gaf.integrations.metadata import Refused, loads
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (500 << 20), resource.RLIM_INFINITY))
 for path in sorted(Path(sys.argv[1]).iterdir()):
     print(path.name, flush=True)
     try:
@@ -294,3 +304,70 @@ def test_a_hostile_value_is_refused_and_not_run(saved):
     with pytest.raises(Refused, match=r"gaf_params in the checkpoint is no plain value"):
         checkpoint.load(folder, model, optimizer)
     assert not (folder / "ran").exists()
+
+
+def place_of(folder, name):
+    """The metadata of a checkpoint, and where the bytes of an entry lie."""
+    found = loads((folder / ".metadata").read_bytes())
+    return found, next(info for index, info in found.storage_data.items() if index.fqn == name)
+
+
+def test_a_tensor_that_no_file_holds_is_refused(saved):
+    """A tensor of 3.4 GB in a few hundred bytes, in the place of a weight."""
+    folder, model, optimizer = saved
+    found, info = place_of(folder, "model.weight")
+    content = io.BytesIO()
+    torch.save(Call(torch.Tensor, 850_000_000), content)
+    with open(folder / info.relative_path, "r+b") as file:
+        file.seek(0, os.SEEK_END)
+        info.offset, info.length = file.tell(), len(content.getvalue())
+        file.write(content.getvalue())
+    (folder / ".metadata").write_bytes(pickle.dumps(found))
+    with at_most(200 * MEGABYTE), pytest.raises(Refused, match=r"torch\.Tensor of any size"):
+        checkpoint.load(folder, model, optimizer)
+
+
+def damaged(folder):
+    """Metadata that is sound in itself and says something else than the files, or than the model."""
+    for change in ("offset", "length", "file", "entry", "size", "values"):
+        found, info = place_of(folder, "model.weight")
+        if change == "offset":
+            info.offset += 1
+        elif change == "length":
+            info.length = 1 << 60
+        elif change == "file":
+            info.relative_path = "other.distcp"
+        elif change == "entry":
+            found.state_dict_metadata.pop("model.weight")
+        elif change == "size":
+            found.state_dict_metadata["model.weight"].size = torch.Size((1 << 40, 1 << 20))
+        elif change == "values":
+            found.storage_data = {}
+        yield change, pickle.dumps(found)
+
+
+def test_damage_is_a_sentence(saved):
+    folder, model, optimizer = saved
+    for change, content in list(damaged(folder)):
+        (folder / ".metadata").write_bytes(content)
+        with (
+            at_most(300 * MEGABYTE),
+            pytest.raises(gaf.GafError, match="cannot be loaded") as caught,
+        ):
+            checkpoint.load(folder, model, optimizer)
+        assert "\n" not in str(caught.value), change
+        assert "weights_only" not in str(caught.value), change
+
+
+def test_no_flipped_bit_of_the_files_is_more_than_a_sentence(saved):
+    folder, model, optimizer = saved
+    (path,) = folder.glob("*.distcp")
+    content = path.read_bytes()
+    for position in range(0, len(content), 997):
+        flipped = bytearray(content)
+        flipped[position] ^= 1 << (position % 8)
+        path.write_bytes(flipped)
+        with contextlib.suppress(gaf.GafError):
+            checkpoint.load(folder, model, optimizer)
+    path.write_bytes(content)
+    checkpoint.load(folder, model, optimizer)

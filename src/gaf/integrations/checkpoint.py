@@ -20,10 +20,13 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.utils import _ReaderView
 
+from gaf import tensor_files
 from gaf.errors import GafError
 from gaf.integrations.metadata import Refused, loads
 
@@ -41,11 +44,33 @@ class SafeReader(dcp.FileSystemReader):
             raise Refused(
                 f"{path.parent} holds no finished checkpoint: {path.name} is missing"
             ) from None
+        except OSError as error:
+            raise Refused(f"{path} cannot be read: {error.strerror}") from None
         except Refused as error:
             raise Refused(f"{path} is refused: {error}; nothing of it was run") from None
         found.storage_meta = found.storage_meta or StorageMeta()
         found.storage_meta.load_id = self.load_id
         return found
+
+    def _slice_file(self, file: Any, sinfo: _StorageInfo) -> Any:
+        name = Path(file.name).name
+        if sinfo.offset + sinfo.length > os.fstat(file.fileno()).st_size:
+            raise Refused(f"{name} in the checkpoint is shorter than its metadata says")
+        part = _Slice(file, sinfo.offset, sinfo.length)
+        try:
+            tensor_files.check(part)  # type: ignore[arg-type]
+        except Refused as error:
+            raise Refused(f"{name} in the checkpoint is refused: {error}") from None
+        return part
+
+
+class _Slice(_ReaderView):
+    """torch's view of a part of a file, in which a place can be counted from the end."""
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        if whence == os.SEEK_END:
+            offset, whence = self.len + offset, os.SEEK_SET
+        return super().seek(offset, whence)
 
 
 class SafePlanner(DefaultLoadPlanner):
@@ -53,11 +78,10 @@ class SafePlanner(DefaultLoadPlanner):
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         try:
-            plain = torch.load(value, weights_only=True)
-        except Exception as error:  # a damaged pickle can fail in any way
-            reason = str(error).partition("\n")[0]
+            plain = tensor_files.load(value)
+        except Refused as error:
             name = read_item.dest_index.fqn
-            raise Refused(f"{name} in the checkpoint is no plain value: {reason}") from None
+            raise Refused(f"{name} in the checkpoint is no plain value: {error}") from None
         again = io.BytesIO()
         torch.save(plain, again)
         again.seek(0)
@@ -94,7 +118,8 @@ def load(
     A parameter without optimizer state in the checkpoint (frozen or unused until then) has none after it.
 
     Raises:
-        GafError: the folder holds no finished checkpoint, or one with more than tensors and plain values.
+        GafError: the folder holds no finished checkpoint, one that is damaged or of another model or
+            optimizer, or one with more than tensors and plain values.
     """
     reader = SafeReader(folder)
     found = reader.read_metadata()  # torch would wrap the reason for a refusal into others
@@ -106,10 +131,11 @@ def load(
             dcp.load(state, storage_reader=reader, planner=SafePlanner())
     except CheckpointException as error:
         failures = [failure for failure, _ in error.failures.values()]
-        refused = next((each for each in failures if isinstance(each, Refused)), None)
-        if refused is None:
+        if not all(isinstance(each, Exception) for each in failures):  # such as Ctrl-C
             raise
-        raise refused from None
+        reason = next((each for each in failures if isinstance(each, Refused)), failures[0])
+        words = " ".join(str(reason).split()) or type(reason).__name__
+        raise Refused(f"the checkpoint in {folder} cannot be loaded: {words}") from None
     set_state_dict(
         model,
         optimizer,

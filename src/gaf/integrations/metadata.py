@@ -19,12 +19,7 @@ import torch
 from torch.distributed.checkpoint import metadata as records
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 
-from gaf.errors import GafError
-
-
-class Refused(GafError):
-    """A checkpoint that is not what torch writes; the message is a sentence."""
-
+from gaf.unpickling import Refused, Unpickler
 
 _RECORDS: tuple[type, ...] = (
     records.Metadata,
@@ -71,17 +66,12 @@ _CALLABLE: dict[tuple[str, str], Callable[..., Any]] = {
 }
 _DTYPES = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
 
-# The Python implementation: the one in C sizes its table by a number in the file, up to 64 GB.
-_InPython: Any = vars(pickle)["_Unpickler"]
 
-
-class _Unpickler(_InPython):
+class _Unpickler(Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in _DTYPES:
             return _DTYPES[name]
-        if (module, name) not in _CALLABLE:
-            raise Refused(f"it asks for {module}.{name}")
-        return _CALLABLE[module, name]
+        return _CALLABLE.get((module, name)) or super().find_class(module, name)
 
     def load_build(self) -> None:
         """Only a record of ours is filled, with values of its own fields."""
@@ -98,58 +88,22 @@ class _Unpickler(_InPython):
             raise Refused(f"a {type(record).__name__} with fields that it does not have")
         super().load_build()
         if type(record) is records.MetadataIndex:  # it may be a key already
-            self._check_keys([record])
+            self.check_keys([record])
 
-    def load_setitem(self) -> None:
-        self._check_keys(self.stack[-2:-1])
-        super().load_setitem()
+    keys = "neither text nor an index"
 
-    def load_setitems(self) -> None:
-        self._check_keys(self.stack[::2])
-        super().load_setitems()
+    def may_be_key(self, key: Any) -> bool:
+        if type(key) is records.MetadataIndex:
+            return type(key.fqn) is str and type(key.offset) in (torch.Size, type(None))
+        return type(key) is str
 
-    def load_dict(self) -> None:
-        self._check_keys(self.stack[::2])
-        super().load_dict()
-
-    def _check_keys(self, keys: list[Any]) -> None:
-        """Before they are hashed."""
-        for key in keys:
-            if type(key) is records.MetadataIndex:
-                parts = (type(key.fqn), type(key.offset))
-                if parts in ((str, torch.Size), (str, type(None))):
-                    continue
-            elif type(key) is str:
-                continue
-            raise Refused("a key that is neither text nor an index")
-
-    def no_set(self) -> None:
-        raise Refused("it holds a set")
-
-    def no_bytearray(self) -> None:
-        """Its length is a number in the file, and Python would fill as much memory before it reads on."""
-        raise Refused("it holds a bytearray")
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise Refused("it asks for an object outside the file")
-
-    dispatch: ClassVar[dict[int, Any]] = {
-        **_InPython.dispatch,
-        pickle.BUILD[0]: load_build,
-        pickle.SETITEM[0]: load_setitem,
-        pickle.SETITEMS[0]: load_setitems,
-        pickle.DICT[0]: load_dict,
-        pickle.EMPTY_SET[0]: no_set,
-        pickle.ADDITEMS[0]: no_set,
-        pickle.FROZENSET[0]: no_set,
-        pickle.BYTEARRAY8[0]: no_bytearray,
-    }
+    dispatch: ClassVar[dict[int, Any]] = {**Unpickler.dispatch, pickle.BUILD[0]: load_build}
 
 
 def loads(content: bytes) -> records.Metadata:
     """The metadata in a pickle; :class:`Refused` if it is anything else."""
     try:
-        found = _Unpickler(io.BytesIO(content)).load()
+        found = _Unpickler(io.BytesIO(content), len(content)).load()
         _check(found)
     except Refused:
         raise

@@ -76,7 +76,10 @@ def check_state(model: nn.Module, state: Mapping[str, Tensor], what: str = "the 
             raise GafError(f"{what} is one of another model: it lacks {name!r}")
         if name not in mine:
             raise GafError(f"{what} is one of another model: it has {name!r}, this one has not")
-        there, here = tuple(state[name].shape), tuple(mine[name].shape)
+        there, here = (
+            tuple(each.shape) if isinstance(each, Tensor) else None
+            for each in (state[name], mine[name])
+        )
         if there != here:
             raise GafError(
                 f"{what} is one of another model: its {name!r} has shape {there}, not {here}"

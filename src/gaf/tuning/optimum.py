@@ -54,8 +54,7 @@ class Curve:
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], int]:
     """The model's state in a checkpoint, and its step."""
     _, found = place.find(path)
-    state, _ = checkpoint.load(found)
-    return state["model"], state["state"]["step"]
+    return checkpoint.load_model(found)
 
 
 def reached(path: Path, config: RunConfig) -> Reached:

@@ -21,6 +21,8 @@ class Site:
         statuses: for each request in turn, a status to answer with instead; 0: none.
         length: whether it says how long a file is, or what it says instead.
         total: what it says of the length of the whole where it sends a part; unset: the truth.
+        moved: path -> the address that it sends on to.
+        endless: whether a body goes on until whoever asked has gone.
     """
 
     files: dict[str, bytes]
@@ -29,6 +31,9 @@ class Site:
     statuses: list[int] = field(default_factory=list)
     length: bool | str = True
     total: str = ""
+    moved: dict[str, str] = field(default_factory=dict)
+    endless: bool = False
+    sent: int = 0  # bytes of an endless body
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # path, range
     url: str = ""
 
@@ -42,6 +47,11 @@ def serve(site: Site) -> Iterator[Site]:
             status = site.statuses.pop(0) if site.statuses else 0
             cut = site.cuts.pop(0) if site.cuts else None
             content = site.files.get(self.path)
+            if self.path in site.moved:
+                self.send_response(302)
+                self.send_header("Location", site.moved[self.path])
+                self.end_headers()
+                return
             if status or content is None:
                 self.send_error(status or 404)
                 return
@@ -63,6 +73,9 @@ def serve(site: Site) -> Iterator[Site]:
             self.end_headers()
             with suppress(ConnectionError):  # whoever asked has gone
                 self.wfile.write(body[:cut])
+                while site.endless:
+                    self.wfile.write(bytes(1 << 16))
+                    site.sent += 1 << 16
             self.close_connection = True
 
         def log_message(self, *_: object) -> None:

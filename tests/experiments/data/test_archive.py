@@ -1,5 +1,6 @@
 """Hostile and broken archives: refused in a sentence, nothing outside the folder is touched."""
 
+import gzip
 import io
 import random
 import tarfile
@@ -8,6 +9,7 @@ import pytest
 
 from gaf.experiments.data import DataError
 from gaf.experiments.data.archive import extract
+from tests.memory import MEGABYTE, at_most
 
 
 def entry(name, content=b"x", kind=tarfile.REGTYPE, link=""):
@@ -75,6 +77,27 @@ def test_hostile_archives(tmp_path, inside, entries):
     assert str(archive) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_name_of_megabytes_is_not_read(tmp_path, inside):
+    """Packed it takes a thousandth; tarfile reads a long name whole."""
+    content = bytes(40 * MEGABYTE)
+    info, _ = entry("././@LongLink")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, len(content)
+    archive = tmp_path / "names.tar.gz"
+    with gzip.open(archive, "wb", compresslevel=1) as file:
+        file.write(info.tobuf(tarfile.GNU_FORMAT) + content)
+    del content
+    with at_most(20 * MEGABYTE), pytest.raises(DataError, match="longer than any"):
+        extract(archive, inside, limit=10_000)
+
+
+def test_what_is_no_archive_is_one_line(tmp_path, inside):
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(b"no archive")
+    with pytest.raises(DataError, match="no archive or a damaged one") as caught:
+        extract(path, inside, limit=10_000)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_bomb(tmp_path, inside):

@@ -3,14 +3,16 @@
 import os
 import pickle
 import struct
+import time
 
 import numpy as np
 import pytest
 import torch
 
-from gaf.experiments.data import DataError, load
+from gaf.experiments.data import DataError, load, pickles
 from gaf.experiments.data.cifar import read_binary, read_python
 from gaf.experiments.data.names import CIFAR100
+from tests.memory import MEGABYTE, at_most
 
 COUNT = 300
 
@@ -156,6 +158,54 @@ def test_hostile_and_broken_pickles(content, tmp_path):
         read_python([path], key="labels", classes=10)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def length(n, size=4):
+    return n.to_bytes(size, "little")
+
+
+MANY = 100_000
+TEXT = b"X" + length(500_000) + b"a" * 500_000 + b"q\x00"
+LARGE = (b"\x8a\x7f" + b"\x7f" * 0x7F) * MANY  # integers of 127 bytes
+ARRAY = b"cnumpy.core.numeric\n_frombuffer\n"
+SHAPE = b"}(Vdata\n" + ARRAY + b"(B" + length(4) + b"aaaacnumpy\ndtype\nVu1\n\x85R("
+EXHAUSTING = {
+    "a byte array of 1 TB": (b"\x80\x05\x96" + length(1 << 40, 8) + b".", "longer than the file"),
+    "bytes of 1 TB": (b"\x80\x04\x8e" + length(1 << 40, 8) + b".", "ends too early"),
+    "text of 1 TB": (b"\x80\x04\x8d" + length(1 << 40, 8) + b".", "ends too early"),
+    "a frame of 1 TB": (b"\x80\x04\x95" + length(1 << 40, 8) + b"].", "no dictionary"),
+    "an integer of 2 GB": (b"\x8b" + length((1 << 31) - 1) + b".", "ends too early"),
+    "a memo of 4 billion": (b"Nr\xff\xff\xff\xff.", "no dictionary"),
+    "a shape of large integers": (SHAPE + LARGE + b"ttRu.", "than its shape"),
+    "a text encoded again and again": (
+        b"c_codecs\nencode\nq\x01" + TEXT + b"h\x01h\x00\x85R" * MANY + b".",
+        "call after call",
+    ),
+    "bytes in many arrays": (
+        ARRAY + b"q\x01" + TEXT + b"h\x01h\x00\x85R" * MANY + b".",
+        "call after call",
+    ),
+    "nothing": (b"", "it ends too early"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), EXHAUSTING.values(), ids=EXHAUSTING.keys())
+def test_pickles_that_would_take_all_memory_or_time(content, reason, tmp_path):
+    path = tmp_path / "batch"
+    path.write_bytes(content)
+    begun = time.process_time()
+    with at_most(400 * MEGABYTE), pytest.raises(DataError, match=reason):
+        read_python([path], key="labels", classes=10)
+    assert time.process_time() - begun < 5  # observed: 0.4
+
+
+def test_a_pickle_of_empty_containers(tmp_path, monkeypatch):
+    """Each takes a byte of the file and 72 of memory."""
+    monkeypatch.setattr(pickles, "INSTRUCTIONS", 1000)
+    path = tmp_path / "batch"
+    path.write_bytes(b"}" * 1001 + b".")
+    with pytest.raises(DataError, match="more instructions"):
+        read_python([path], key="labels", classes=10)
 
 
 def test_pickles_that_hold_something_else(records, tmp_path):

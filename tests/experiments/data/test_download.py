@@ -2,13 +2,17 @@
 
 import errno
 import hashlib
+import io
 import random
 from pathlib import Path
+from urllib.request import Request
 
 import pytest
 
 from gaf.experiments.data import DataError, download
+from gaf.experiments.data.catalog import DATASETS
 from gaf.experiments.data.download import fetch
+from gaf.experiments.data.layouts import Download
 from tests.experiments.data.server import Site, serve
 
 CONTENT = random.Random(0).randbytes(1_000_000)
@@ -144,7 +148,7 @@ def test_whoever_waits_is_told_why(site, tmp_path):
 @pytest.mark.parametrize("length", ["9" * 5000, "9" * 25, str(1 << 39)])
 def test_a_length_that_cannot_be(site, tmp_path, length):
     site.length = length
-    with pytest.raises(DataError, match="more than 274877906944 bytes") as caught:
+    with pytest.raises(DataError, match="more than 4294967296 bytes") as caught:
         fetch(f"{site.url}/a.bin", MD5, tmp_path / "a.bin")
     assert "\n" not in str(caught.value)
     assert len(site.asked) == 1
@@ -154,7 +158,7 @@ def test_a_length_that_cannot_be(site, tmp_path, length):
 def test_a_range_that_cannot_be(site, tmp_path):
     (tmp_path / "a.bin.part").write_bytes(CONTENT[:1000])
     site.total = "9" * 5000
-    with pytest.raises(DataError, match="more than 274877906944 bytes"):
+    with pytest.raises(DataError, match="more than 4294967296 bytes"):
         fetch(f"{site.url}/a.bin", MD5, tmp_path / "a.bin")
 
 
@@ -202,12 +206,57 @@ def test_a_server_that_falls_silent(site, tmp_path, monkeypatch):
     check_nothing(tmp_path)
 
 
-def test_a_server_that_never_ends(site, tmp_path, monkeypatch):
-    monkeypatch.setattr(download, "LARGEST", 500_000)
-    site.length = False
-    with pytest.raises(DataError, match="does not end"):
+def test_a_server_that_never_ends(site, tmp_path):
+    site.length, site.endless = False, True
+    with pytest.raises(DataError, match="does not end: more than 1100000 bytes have come"):
+        fetch(f"{site.url}/a.bin", MD5, tmp_path / "a.bin", largest=1_100_000)
+    assert site.sent < 20_000_000  # what the system holds in between
+    check_nothing(tmp_path)
+
+
+def test_a_length_beyond_the_published_one_is_not_even_begun(site, tmp_path):
+    with pytest.raises(DataError, match="speaks of more than 999999 bytes"):
+        fetch(f"{site.url}/a.bin", MD5, tmp_path / "a.bin", largest=999_999)
+    check_nothing(tmp_path)
+
+
+def test_every_download_is_bounded_by_its_size():
+    downloads = [
+        each for data in DATASETS.values() for layout in data.layouts for each in layout.downloads
+    ]
+    assert len(downloads) == 16
+    for each in downloads:
+        assert 0 < each.size <= each.largest <= 1.1 * each.size
+    assert Download("https://x/y", MD5).largest == download.LARGEST
+
+
+@pytest.mark.parametrize("address", ["{url}/a.bin", "/a.bin"])
+def test_an_address_that_has_moved_is_followed(site, tmp_path, address):
+    site.moved = {"/old": address.format(url=site.url)}
+    fetch(f"{site.url}/old", MD5, tmp_path / "a.bin")
+    check_whole(tmp_path)
+
+
+@pytest.mark.parametrize("address", ["ftp://127.0.0.1/a.bin", "file:///etc/passwd", "data:,x"])
+def test_an_address_of_another_kind_is_not_followed(site, tmp_path, address):
+    site.moved = {"/a.bin": address}
+    with pytest.raises(DataError, match="cannot be had") as caught:
         fetch(f"{site.url}/a.bin", MD5, tmp_path / "a.bin")
-    assert not (tmp_path / "a.bin").exists()
+    assert address in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(site.asked) == 1
+    check_nothing(tmp_path)
+
+
+def test_https_is_not_given_up_on_the_way():
+    """The rule itself: a server of https would need a certificate that this machine trusts."""
+    follow = download._Redirects().redirect_request
+    request = Request("https://example.com/a.bin")
+    with pytest.raises(
+        DataError, match=r"sends on to 'http://example\.com/a\.bin', and only https"
+    ):
+        follow(request, io.BytesIO(), 302, "Found", {}, "http://example.com/a.bin")
+    assert follow(request, io.BytesIO(), 302, "Found", {}, "https://example.com/b").type == "https"
 
 
 def test_a_full_disk_is_not_a_cut_connection(site, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 
 from gaf.experiments.data import DataError, archive, download, get, load
 from gaf.experiments.data.catalog import DATASETS
-from tests.experiments.data.samples import ARCHIVE, cifar_files, cifar_from, packed
+from tests.experiments.data.samples import ARCHIVE, cifar_files, cifar_from, mnist_from, packed
 from tests.experiments.data.server import Site, serve
 
 
@@ -171,6 +171,77 @@ def test_a_mirror_must_have_the_same_file(site, dataset, tmp_path):
     assert site.asked == [(f"/mirror/{ARCHIVE}", None)]
     with pytest.raises(DataError, match="begins with http"):
         bring(dataset, tmp_path / "other", mirror="file:///etc")
+
+
+FILES = {
+    f"{name}.gz": os.urandom(20_000)
+    for name in (
+        *("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+        *("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+    )
+}
+
+
+@pytest.fixture
+def mnist():
+    """A server with the four files of MNIST, and the dataset that comes from it."""
+    with serve(Site({f"/{name}": content for name, content in FILES.items()})) as site:
+        yield site, mnist_from(FILES, site.url)
+
+
+def check_mnist(root):
+    assert names(root) == ["mnist"]
+    assert {path.name: path.read_bytes() for path in (root / "mnist").iterdir()} == FILES
+
+
+def test_single_files_end_as_a_folder(mnist, tmp_path):
+    site, dataset = mnist
+    assert len(bring(dataset, tmp_path).downloaded) == 4
+    check_mnist(tmp_path)
+    assert len(site.asked) == 4
+
+
+@pytest.mark.parametrize("failed", range(4))
+def test_a_file_that_fails_leaves_no_folder_and_the_next_command_goes_on(mnist, tmp_path, failed):
+    site, dataset = mnist
+    site.statuses = [0] * failed + [404]
+    with pytest.raises(DataError, match="the server answers 404"):
+        bring(dataset, tmp_path)
+    assert not (tmp_path / "mnist").exists()
+    assert names(tmp_path) == ([".mnist.arriving"] if failed else [])
+    with pytest.raises(DataError, match="mnist is not in"):
+        dataset.place(tmp_path)
+    bring(dataset, tmp_path)
+    check_mnist(tmp_path)
+    assert len(site.asked) == 5  # what had come is not asked for again
+
+
+def test_a_file_cut_short_goes_on(mnist, tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "RETRIES", 0)
+    site, dataset = mnist
+    site.cuts = [None, 5_000, 0]
+    with pytest.raises(DataError, match="5000 bytes are kept"):
+        bring(dataset, tmp_path)
+    assert names(tmp_path) == [".mnist.arriving"]
+    bring(dataset, tmp_path)
+    check_mnist(tmp_path)
+    assert site.asked[3] == ("/train-labels-idx1-ubyte.gz", "bytes=5000-")
+
+
+def test_a_folder_with_some_of_the_files_gets_the_others(mnist, tmp_path):
+    site, dataset = mnist
+    first, second, *_ = FILES
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / first).write_bytes(FILES[first])
+    (tmp_path / "mnist" / second).write_bytes(b"half of it")
+    site.statuses = [0, 404]
+    with pytest.raises(DataError, match="404"):
+        bring(dataset, tmp_path)
+    assert names(tmp_path / "mnist") == sorted((first, second))
+    assert (tmp_path / "mnist" / second).read_bytes() == b"half of it"
+    bring(dataset, tmp_path)
+    check_mnist(tmp_path)
+    assert f"/{first}" not in [path for path, _ in site.asked]
 
 
 def test_a_folder_in_the_way_is_not_touched(dataset, tmp_path):

@@ -1,6 +1,7 @@
 """MNIST and Fashion-MNIST: IDX files, gzipped or not."""
 
 import gzip
+import os
 import struct
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 from gaf.experiments.data import DataError, DatasetMissing, load
 from gaf.experiments.data.idx import read, read_array
+from tests.memory import MEGABYTE, at_most
 
 rng = np.random.default_rng(0)
 IMAGES = {
@@ -62,6 +64,7 @@ BROKEN = {
     "other type": b"\0\0\x0d\3" + WHOLE[4:],
     "other axes": idx(LABELS["t10k"]),
     "claims too much": struct.pack(">BBBB3I", 0, 0, 8, 3, 2**32 - 1, 2**32 - 1, 2**32 - 1),
+    "no images, endless pixels": struct.pack(">BBBB3I", 0, 0, 8, 3, 0, 2**32 - 1, 2**32 - 1),
     "zipped and cut": gzip.compress(WHOLE)[:-20],
     "zipped and damaged": gzip.compress(WHOLE)[:40] + b"\xff" * 40,
     "zipped garbage": b"\x1f\x8b garbage",
@@ -90,3 +93,31 @@ def test_files_that_do_not_belong_together(tmp_path):
     labels.write_bytes(idx(np.zeros(0, np.uint8)))
     with pytest.raises(DataError, match="no image"):
         read([images, labels], classes=10)
+
+
+def test_a_file_that_unpacks_to_more_than_it_says(tmp_path):
+    """A gzip file of 200 KB holds 50 MB; what is read of it is what the head says."""
+    path = tmp_path / "t10k-images-idx3-ubyte.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(WHOLE)
+        for _ in range(50):
+            file.write(bytes(1 << 20))
+    with at_most(20 * MEGABYTE), pytest.raises(DataError, match="holds more"):
+        read_array(path, axes=3)
+
+
+@pytest.mark.parametrize("what", ["a device", "a pipe", "a sparse file"])
+def test_what_is_no_file_of_a_dataset_is_not_read(what, tmp_path):
+    path = tmp_path / "t10k-images-idx3-ubyte"
+    if what == "a device":
+        path.symlink_to("/dev/zero")
+    elif what == "a pipe":
+        os.mkfifo(path)
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    with (
+        at_most(100 * MEGABYTE),
+        pytest.raises(DataError, match=r"is no file|at most 268435456 bytes"),
+    ):
+        read_array(path, axes=3)

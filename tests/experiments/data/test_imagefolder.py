@@ -1,5 +1,6 @@
 """Image folders: what counts as an image, what happens to broken ones, and that workers change nothing."""
 
+import inspect
 import multiprocessing
 import os
 import shutil
@@ -114,6 +115,29 @@ def test_a_circle_of_links_ends(tmp_path):
     source = FolderSource("links", listing, size=8, workers=0)
     with pytest.warns(BrokenImage, match=r"gone\.png is broken \(No such file or directory\)"):
         assert take(source, [torch.arange(3)])[1].tolist() == [0, 1, 1]
+
+
+def test_links_to_links_are_read_once(tmp_path):
+    """Two links in each of 30 folders lead to 2 ** 30 paths."""
+    make(tmp_path, "train/a/1.png", *(f"more/{i}/x.png" for i in range(30)))
+    for i in range(30):
+        for name in ("left", "right"):
+            target = tmp_path / f"more/{i + 1}" if i < 29 else tmp_path / "more/0"
+            (tmp_path / f"more/{i}/{name}").symlink_to(target)
+    (tmp_path / "train/a/more").symlink_to(tmp_path / "more/0")
+    assert len(scan(tmp_path, "train").paths) == 31
+
+
+def test_folders_deeper_than_the_stack(tmp_path):
+    make(tmp_path, "train/a/1.png")
+    (tmp_path / "train/a" / "/".join("b" * 200)).mkdir(parents=True)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 150)
+    try:
+        with pytest.raises(DataError, match="too many folders in folders"):
+            scan(tmp_path, "train")
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_an_index_beyond_the_images(few):

@@ -1,6 +1,9 @@
 """Files of every kind become RGB; the crops follow torchvision's rules."""
 
 import math
+import os
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from PIL import Image
 
 from gaf.experiments.data import photos
 from gaf.experiments.data.draws import draws, uniform
+from tests.memory import MEGABYTE, at_most
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +88,64 @@ def test_32_bits_are_refused(photo, tmp_path):
         Image.fromarray(np.asarray(photo.convert("L")).astype(dtype)).save(path)
         with pytest.raises(ValueError, match="32 bits"):
             photos.decode(path)
+
+
+def png_of(width, height):
+    """A PNG that says of itself to be so large, a few bytes long."""
+
+    def chunk(kind, content):
+        checksum = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + checksum
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(bytes(1000))
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    )
+
+
+def tiff_of(tile):
+    """A TIFF of 100 x 100 in one tile of this width and height, a few bytes long."""
+    content = zlib.compress(bytes(100))
+    entries = {256: 100, 257: 100, 258: 8, 259: 8, 262: 1, 277: 1, 322: tile, 323: tile, 324: 8}
+    entries[325] = len(content)
+    fields = b"".join(struct.pack("<HHII", key, 4, 1, value) for key, value in entries.items())
+    start = struct.pack("<4sI", b"II*\0", 8 + len(content))
+    return start + content + struct.pack("<H", len(entries)) + fields + bytes(4)
+
+
+LARGE = {
+    "png": lambda path: path.write_bytes(png_of(13_000, 13_000)),
+    "bmp": lambda path: path.write_bytes(
+        struct.pack("<2sIIIIiiHHIIiiII", b"BM", 54, 0, 54, 40, 13_000, 13_000, 1, 24, 0, *(0,) * 5)
+    ),
+    "ppm": lambda path: path.write_bytes(b"P6 13000 13000 255\n"),
+    "gif": lambda path: path.write_bytes(
+        b"GIF89a"
+        + struct.pack("<HH", 13_000, 13_000)
+        + b"\0\0\0,"
+        + bytes(4)
+        + b"\x01\0\x01\0\0\x02\0;"
+    ),
+    "tiff": lambda path: path.write_bytes(tiff_of(50_000)),
+}
+
+
+@pytest.mark.parametrize("suffix", LARGE)
+def test_an_image_of_too_many_pixels_is_not_decoded(suffix, tmp_path):
+    path = tmp_path / f"x.{suffix}"
+    LARGE[suffix](path)
+    with (
+        at_most(50 * MEGABYTE),
+        pytest.raises(ValueError, match=r"\d{5} x \d{5} pixels, more than"),
+    ):
+        photos.decode(path)
+
+
+def test_an_image_that_never_ends_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "x.png")
+    with pytest.raises(ValueError, match="it is no file"):
+        photos.decode(tmp_path / "x.png")
 
 
 def numbers(count):

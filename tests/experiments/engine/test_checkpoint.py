@@ -9,6 +9,9 @@ import pytest
 import torch
 
 from gaf.experiments.engine import checkpoint, files
+from gaf.experiments.engine.run import train
+from tests.experiments.engine.tiny import tiny_config
+from tests.memory import MEGABYTE, at_most
 
 ALONE = SimpleNamespace(is_global_zero=True, global_rank=0, world_size=1, barrier=lambda: None)
 
@@ -145,9 +148,143 @@ def test_code_in_a_checkpoint_is_not_executed(folder):
     manifest = {"format": 1, "step": 30, "parts": [about]}
     files.write_json(path / "manifest.json", {**manifest, "sha256": checkpoint._seal(manifest)})
     checkpoint.verify(path)  # its checksums are right
-    with pytest.raises(ValueError, match="cannot be read: Weights only load failed"):
+    with pytest.raises(ValueError, match="cannot be read: it asks for setattr"):
         checkpoint.load(path)
     assert not Trap.sprung
+
+
+def replaced(path, part):
+    """The checkpoint with another part, whose checksums are right."""
+    torch.save(part, path / "part-0.pt")
+    file = path / "part-0.pt"
+    about = {"name": file.name, "sha256": files.sha256(file), "bytes": file.stat().st_size}
+    manifest = {"format": 1, "step": int(path.name.removeprefix("step-")), "parts": [about]}
+    files.write_json(path / "manifest.json", {**manifest, "sha256": checkpoint._seal(manifest)})
+    checkpoint.verify(path)
+    return path
+
+
+def sharded(shape, offset, values):
+    state = {"w": {"gaf_sharded": "/w", "shape": shape}}
+    return {"state": state, "own": {}, "pieces": {"/w": {"offset": offset, "values": values}}}
+
+
+MANY = 850_000_000  # numbers of 4 bytes: 3.4 GB
+OTHERS = {
+    "a list": ([1, 2], "no part of a checkpoint"),
+    "a tensor": (torch.ones(3), "no part of a checkpoint"),
+    "no state": ({"own": {}, "pieces": {}}, "no part of a checkpoint"),
+    "a state that is a list": ({"own": {}, "pieces": {}, "state": []}, "no part of a checkpoint"),
+    "a piece that repeats one number": (
+        sharded([MANY], [0], torch.ones(1).expand(MANY)),
+        "has not as many in the file",
+    ),
+    "a tensor that repeats one number": (
+        {"state": {"w": torch.ones(1).expand(MANY)}, "own": {}, "pieces": {}},
+        "has not as many in the file",
+    ),
+    "a random state that repeats one number": (
+        {"state": {}, "own": {"rng": torch.ones(1).expand(MANY)}, "pieces": {}},
+        "has not as many in the file",
+    ),
+    "a shape without pieces": (sharded([MANY], [0], torch.ones(1)), "pieces of /w are missing"),
+    "an endless shape": (sharded([1 << 62] * 10_000, [0], torch.ones(1)), "no shape"),
+    "a piece elsewhere": (sharded([2], [1], torch.ones(2)), "outside"),
+    "a piece of other axes": (sharded([2], [0], torch.ones(2, 1)), "outside"),
+    "a piece without values": (sharded([2], [0], 3), "not what was written"),
+    "a shape of text": (sharded(["2"], [0], torch.ones(2)), "no shape"),
+}
+
+
+@pytest.mark.parametrize(("part", "reason"), OTHERS.values(), ids=OTHERS.keys())
+def test_a_part_that_is_something_else_is_a_sentence(folder, part, reason):
+    path = replaced(folder / "step-00000030", part)
+    with at_most(200 * MEGABYTE), pytest.raises(checkpoint.Damaged, match=reason) as caught:
+        checkpoint.load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_without_a_model_is_a_sentence(folder):
+    for state in ({}, {"model": {}}, {"model": [], "state": {"step": 3}}):
+        path = replaced(folder / "step-00000030", {"state": state, "own": {}, "pieces": {}})
+        with pytest.raises(checkpoint.Damaged, match="holds no model"):
+            checkpoint.load_model(path)
+
+
+def without(key):
+    return lambda state: state.pop(key)
+
+
+def as_is(state, *path, value):
+    for key in path[:-1]:
+        state = state[key]
+    state[path[-1]] = value
+
+
+CHANGED = {
+    **{
+        f"no {key!r}": without(key)
+        for key in ("model", "optimizer", "state", "loss_sum", "lengths")
+    },
+    "'0.weight' has shape (3,), not (16, 16)": lambda state: as_is(
+        state, "model", "0.weight", value=torch.ones(3)
+    ),
+    "it lacks '0.weight'": lambda state: state["model"].pop("0.weight"),
+    "'momentum_buffer' of parameter 0 does not fit": lambda state: as_is(
+        state, "optimizer", "state", 0, "momentum_buffer", value=torch.ones(3)
+    ),
+    "does not hold what a run saves": lambda state: as_is(state, "optimizer", value=[]),
+    "its 'step' is not of the kind int": lambda state: as_is(state, "state", "step", value="3"),
+    "'weight_decay' is no number": lambda state: as_is(
+        state, "optimizer", "param_groups", 0, "weight_decay", value=[]
+    ),
+    "its results are no numbers": lambda state: as_is(state, "state", "best", value={"top1": []}),
+    "no lengths": lambda state: as_is(state, "lengths", value={}),
+}
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stopped")
+    train(tiny_config("epochs=1"), folder)
+    (folder / "finished.json").unlink()
+    return folder
+
+
+@pytest.mark.parametrize("reason", CHANGED)
+def test_a_run_does_not_go_on_from_a_checkpoint_of_something_else(stopped, tmp_path, reason):
+    folder = tmp_path / "run"
+    shutil.copytree(stopped, folder)
+    path = checkpoint.steps(folder / "checkpoints")[0]
+    part = torch.load(path / "part-0.pt", weights_only=True)
+    CHANGED[reason](part["state"])
+    replaced(path, part)
+    with pytest.raises(checkpoint.Damaged) as caught:
+        train(tiny_config("epochs=1"), folder)
+    assert reason in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+MANIFESTS = [
+    {"format": 1, "step": "30", "parts": []},
+    {"format": 1, "step": 30.5, "parts": []},
+    {"format": 1, "step": 30},
+    {"format": 1, "step": 30, "parts": 3},
+    {"step": 30, "parts": []},
+    {"format": 1, "step": 30, "parts": [1]},
+    {"format": 1, "step": 30, "parts": [{}]},
+]
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS)
+def test_a_manifest_of_something_else_is_a_sentence(folder, manifest):
+    """Its seal is right: whoever writes a checkpoint by hand can compute it."""
+    path = folder / "step-00000030"
+    files.write_json(path / "manifest.json", {**manifest, "sha256": checkpoint._seal(manifest)})
+    with pytest.raises(checkpoint.Damaged, match="not what was written"):
+        checkpoint.verify(path)
 
 
 def test_two_processes_may_write_one_file_at_once(tmp_path, monkeypatch):

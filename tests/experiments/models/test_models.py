@@ -243,6 +243,7 @@ def test_gradient_vanishes_in_a_deep_sigmoid_mlp_and_not_in_a_shallow_one():
     [
         ("resnet18-cifra", {}, "unknown model 'resnet18-cifra'; did you mean 'resnet18-cifar'"),
         ("resnet18-cifar", {"widht": 2}, "unknown option 'widht' .* did you mean 'width'"),
+        ("transformer", {}, "the model transformer needs the option 'size'"),
         (
             "resnet8-cifar",
             {"width": 2},

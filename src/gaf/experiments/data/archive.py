@@ -13,7 +13,19 @@ from gaf.experiments.data.errors import DamagedFile
 
 BLOCK = 1 << 20
 LONGEST = 1000  # characters of a path
+NAMES = 1 << 16  # bytes of a long name, or of the notes on an entry
 ENTRY = 1024  # bytes that an entry counts for: a million empty files are a bomb too
+
+
+class _Entry(tarfile.TarInfo):
+    """An entry; a long name is one of its own, which tarfile reads whole."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Entry:
+        entry = super().frombuf(buf, encoding, errors)
+        if entry.size > NAMES and entry.type not in (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE):
+            raise tarfile.ReadError("a name or note in it is longer than any")
+        return entry
 
 
 def extract(archive: Path, into: Path, *, limit: int) -> None:
@@ -23,7 +35,7 @@ def extract(archive: Path, into: Path, *, limit: int) -> None:
     """
     left = limit
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, tarinfo=_Entry) as tar:
             for member in tar:
                 target = into / _relative(member, archive)
                 left -= ENTRY + member.size
@@ -42,7 +54,8 @@ def extract(archive: Path, into: Path, *, limit: int) -> None:
     except Exception as error:  # tarfile and the decompressors fail in many ways on odd headers
         if isinstance(error, DamagedFile) or (isinstance(error, OSError) and error.errno):
             raise  # a sentence of ours, or one of the system about a disk that is full
-        raise DamagedFile(f"{archive} is no archive or a damaged one: {error}") from None
+        reason = " ".join(str(error).split())
+        raise DamagedFile(f"{archive} is no archive or a damaged one: {reason}") from None
 
 
 def _relative(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:

@@ -62,7 +62,13 @@ CIFAR10 = TensorDataset(
                 "test": ("test_batch.bin",),
             },
             partial(cifar.read_binary, labels=1, classes=10),
-            (Download(f"{_KRIZ}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+            (
+                Download(
+                    f"{_KRIZ}/cifar-10-binary.tar.gz",
+                    "c32a1d4ab5d03f1284b67883e8d87530",
+                    170_052_171,
+                ),
+            ),
             unpacked=GIGABYTE,
         ),
         Layout(
@@ -70,7 +76,13 @@ CIFAR10 = TensorDataset(
             ("cifar-10-batches-py",),
             {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
             partial(cifar.read_python, key="labels", classes=10),
-            (Download(f"{_KRIZ}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
+            (
+                Download(
+                    f"{_KRIZ}/cifar-10-python.tar.gz",
+                    "c58f30108f718f92721af3b95e74349a",
+                    170_498_071,
+                ),
+            ),
             unpacked=GIGABYTE,
             md5={
                 "data_batch_1": "c99cafc152244af753f735de768cd75f",
@@ -98,7 +110,13 @@ CIFAR100 = TensorDataset(
             ("cifar-100-binary",),
             {"train": ("train.bin",), "test": ("test.bin",)},
             partial(cifar.read_binary, labels=2, classes=100),
-            (Download(f"{_KRIZ}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
+            (
+                Download(
+                    f"{_KRIZ}/cifar-100-binary.tar.gz",
+                    "03b5dce01913d631647c71ecec9e9cb8",
+                    168_513_733,
+                ),
+            ),
             unpacked=GIGABYTE,
             subsets=("cifar-100-subset/cifar-100-binary",),
         ),
@@ -107,7 +125,13 @@ CIFAR100 = TensorDataset(
             ("cifar-100-python",),
             {"train": ("train",), "test": ("test",)},
             partial(cifar.read_python, key="fine_labels", classes=100),
-            (Download(f"{_KRIZ}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
+            (
+                Download(
+                    f"{_KRIZ}/cifar-100-python.tar.gz",
+                    "eb9058c3a382ffc7106e4002c42a8d85",
+                    169_001_437,
+                ),
+            ),
             unpacked=GIGABYTE,
             md5={
                 "train": "16019d7e3df5f24257cddd939b257f8d",
@@ -128,13 +152,20 @@ _IDX_FILES = {
 }
 
 
-def _idx(folders: tuple[str, ...], address: str, *md5: str) -> Layout:
-    """Four gzipped files, in the order train images, train labels, test images, test labels."""
+def _idx(folders: tuple[str, ...], address: str, *published: tuple[str, int]) -> Layout:
+    """Four gzipped files, in the order train images, train labels, test images, test labels.
+
+    Args:
+        folders: where they may be.
+        address: where they come from.
+        *published: the checksum and the bytes of each.
+    """
     files = [f"{name}.gz" for split in ("train", "test") for name in _IDX_FILES[split]]
-    downloads = tuple(Download(f"{address}/{n}", md) for n, md in zip(files, md5, strict=True))
-    published = dict(zip(files, md5, strict=True))
+    named = list(zip(files, published, strict=True))
+    downloads = tuple(Download(f"{address}/{name}", *each) for name, each in named)
+    checksums = {name: md5 for name, (md5, _) in named}
     read = partial(idx.read, classes=10)
-    return Layout("idx", folders, _IDX_FILES, read, downloads, md5=published, gzipped=True)
+    return Layout("idx", folders, _IDX_FILES, read, downloads, md5=checksums, gzipped=True)
 
 
 MNIST = TensorDataset(
@@ -144,10 +175,10 @@ MNIST = TensorDataset(
         _idx(
             ("mnist", "MNIST/raw"),
             "https://ossci-datasets.s3.amazonaws.com/mnist",  # the first address no longer serves it
-            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "d53e105ee54ea40749a09fcbcd1e9432",
-            "9fb629c4189551a2d022fa330f9573f3",
-            "ec29112dd5afa0611ce80d1b7f02629c",
+            ("f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
+            ("d53e105ee54ea40749a09fcbcd1e9432", 28_881),
+            ("9fb629c4189551a2d022fa330f9573f3", 1_648_877),
+            ("ec29112dd5afa0611ce80d1b7f02629c", 4_542),
         ),
     ),
     counts={"train": 60_000, "test": 10_000},
@@ -163,10 +194,10 @@ FASHION_MNIST = TensorDataset(
         _idx(
             ("fashion-mnist", "FashionMNIST/raw"),
             "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
-            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "25c81989df183df01b3e8a0aad5dffbe",
-            "bef4ecab320f06d8554ea6380940ec79",
-            "bb300cfdad3c16e7a12a480ee83cd310",
+            ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
+            ("25c81989df183df01b3e8a0aad5dffbe", 29_515),
+            ("bef4ecab320f06d8554ea6380940ec79", 4_422_102),
+            ("bb300cfdad3c16e7a12a480ee83cd310", 5_148),
         ),
     ),
     counts={"train": 60_000, "test": 10_000},
@@ -195,6 +226,7 @@ IMAGENETTE = FolderDataset(
                 Download(
                     "https://s3.amazonaws.com/fast-ai-imageclas/imagenette2-320.tgz",
                     "3df6f0d01a2c9592104656642f5e78a3",
+                    341_663_724,
                 ),
             ),
             unpacked=2 * GIGABYTE,
@@ -230,9 +262,12 @@ VOC2007 = VocDataset(
                 Download(
                     f"{_VOC}/voc2007/VOCtrainval_06-Nov-2007.tar",
                     "c52e279531787c972589f7e41ab4ae64",
+                    460_032_000,
                 ),
                 Download(
-                    f"{_VOC}/voc2007/VOCtest_06-Nov-2007.tar", "b6e924de25625d8de591ea690078ad9f"
+                    f"{_VOC}/voc2007/VOCtest_06-Nov-2007.tar",
+                    "b6e924de25625d8de591ea690078ad9f",
+                    451_020_800,
                 ),
             ),
             unpacked=2 * GIGABYTE,
@@ -253,6 +288,7 @@ VOC2012 = VocDataset(
                 Download(
                     f"{_VOC}/voc2012/VOCtrainval_11-May-2012.tar",
                     "6cd6e144f989b92b3379bac3b3de84fd",
+                    1_999_639_040,
                 ),
             ),
             unpacked=4 * GIGABYTE,

@@ -56,8 +56,7 @@ def read_python(paths: Sequence[Path], *, key: str, classes: int) -> Records:
     images, targets, fingerprint = [], [], {}
     for path in paths:
         content, fingerprint[path.name] = read(path)
-        found = pickles.loads(content, path)
-        data, labels = found.get("data"), found.get(key)
+        data, labels = pickles.loads(content, path, "data", key)
         if not isinstance(data, Tensor) or data.ndim != 2 or data.shape[1] != PIXELS:
             raise DamagedFile(f"{path} holds no images of {PIXELS} bytes under 'data'")
         if not _are_labels(labels) or len(labels) != len(data):

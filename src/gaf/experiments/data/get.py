@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaf.experiments.data.archive import extract
-from gaf.experiments.data.download import Report, Say, fetch
+from gaf.experiments.data.download import Report, Say, fetch, md5_of
 from gaf.experiments.data.errors import DataError
 from gaf.experiments.data.layouts import Dataset, Download, Layout
 from gaf.experiments.engine.files import sync_folder
@@ -61,9 +61,7 @@ def get(
         if wanted.unpacked:
             _get_archives(wanted, downloads, folder, root, announce, say)
         else:
-            folder.mkdir(parents=True, exist_ok=True)
-            for each in downloads:
-                fetch(each.url, each.md5, folder / each.name, announce(each.name), say)
+            _get_files(downloads, folder, root, announce, say)
     return Got(dataset.name, wanted.name, str(folder), tuple(each.url for each in downloads))
 
 
@@ -87,7 +85,35 @@ def _moved(download: Download, mirror: str | None) -> Download:
         raise DataError(
             f"a mirror is an address that begins with http:// or https://, not {mirror!r}"
         )
-    return Download(f"{mirror.rstrip('/')}/{download.name}", download.md5)
+    return replace(download, url=f"{mirror.rstrip('/')}/{download.name}")
+
+
+def _get_files(
+    downloads: list[Download], folder: Path, root: Path, announce: Announce, say: Say
+) -> None:
+    """All files come to a hidden folder beside their place, and move when the last one is there."""
+    wanted = [each for each in downloads if not _is_there(each, folder)]
+    arrived = root / f".{folder.name}.arriving"
+    arrived.mkdir(exist_ok=True)
+    try:
+        for each in wanted:
+            target, largest = arrived / each.name, each.largest
+            fetch(each.url, each.md5, target, announce(each.name), say, largest=largest)
+        if not folder.exists():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(arrived, folder)
+        else:  # with other files of the dataset
+            for each in wanted:
+                os.replace(arrived / each.name, folder / each.name)
+        sync_folder(folder.parent)
+    finally:
+        with suppress(OSError):  # what has come stays for the next time
+            arrived.rmdir()
+
+
+def _is_there(download: Download, folder: Path) -> bool:
+    path = folder / download.name
+    return path.is_file() and md5_of(path) == download.md5
 
 
 def _get_archives(
@@ -104,7 +130,7 @@ def _get_archives(
     archives = [root / each.name for each in downloads]
     ours = [archive for archive in archives if not archive.exists()]  # not the user's to delete
     for each, archive in zip(downloads, archives, strict=True):
-        fetch(each.url, each.md5, archive, announce(each.name), say)
+        fetch(each.url, each.md5, archive, announce(each.name), say, largest=each.largest)
     unpacked = root / f".{layout.folders[0].replace('/', '-')}.unpacking"
     shutil.rmtree(unpacked, ignore_errors=True)  # of a command that was killed
     try:

@@ -19,7 +19,7 @@ from gaf.experiments.data.files import read as read_file
 from gaf.experiments.data.sources import Records
 
 BYTES = 8  # the type code of uint8, the only one these datasets use
-LARGEST = 1 << 30  # bytes; MNIST's training images are 47 MB
+LARGEST = 1 << 28  # bytes; MNIST's training images are 47 MB
 
 
 def read(paths: Sequence[Path], *, classes: int) -> Records:
@@ -49,8 +49,9 @@ def read_array(path: Path, *, axes: int) -> tuple[Tensor, str]:
                 raise DamagedFile(f"{path} is not an IDX file of bytes with {axes} axes")
             shape = struct.unpack(f">{axes}I", head[4:])
             size = math.prod(shape)
-            if size > LARGEST:
-                raise DamagedFile(f"{path} claims {size} bytes, more than any dataset here has")
+            if max(size, *shape) > LARGEST:  # an axis too: others may be 0
+                sizes = " x ".join(map(str, shape))
+                raise DamagedFile(f"{path} claims {sizes} bytes, more than any dataset here has")
             data = stream.read(size + 1)  # one more than there should be
     except (OSError, EOFError, zlib.error) as error:
         raise DamagedFile(f"{path} is not a whole gzip file: {error}") from None

@@ -57,9 +57,11 @@ def scan(folder: Path, split: str) -> Listing:
     train, here = split_folder(folder, "train"), split_folder(folder, split)
     try:
         classes, found = _folders(train), _folders(here)
-        listed = [(name, tuple(_images(here, name))) for name in found]
+        listed = [(name, tuple(_images(here, name, set()))) for name in found]
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise DataError(f"{here} has too many folders in folders: make it flatter") from None
     if strange := sorted(set(found) - set(classes)):
         raise DataError(f"{here} has the class {strange[0]!r}, which {train} does not have")
     empty = [name for name, paths in listed if not paths]
@@ -89,20 +91,19 @@ def _folders(folder: Path) -> list[str]:
     return names
 
 
-def _images(
-    folder: Path, name: str, above: frozenset[tuple[int, int]] = frozenset()
-) -> Iterator[str]:
-    """The images in a folder and below, sorted; a link to a folder above it is not followed."""
+def _images(folder: Path, name: str, seen: set[tuple[int, int]]) -> Iterator[str]:
+    """The images in a folder and below, sorted; a folder that links lead to again is not read again."""
     about = os.stat(folder / name)
     here = (about.st_dev, about.st_ino)
-    if here in above:
+    if here in seen:
         return
+    seen.add(here)
     with os.scandir(folder / name) as entries:
         listed = sorted(entries, key=lambda each: each.name)
     for each in listed:
         path = f"{name}/{each.name}"
         if each.is_dir():
             if not each.name.startswith("."):
-                yield from _images(folder, path, above | {here})
+                yield from _images(folder, path, seen)
         elif is_image(each.name) and (each.is_file() or each.is_symlink()):
             yield path  # a link to nothing too, which will be named as broken

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gaf.experiments.data.augment import CropFlip
+from gaf.experiments.data.download import LARGEST
 from gaf.experiments.data.errors import DataError, DatasetMissing
 from gaf.experiments.data.folder_source import SIZE, FolderSource
 from gaf.experiments.data.imagefolder import scan
@@ -39,10 +40,22 @@ def default_root() -> Path:
 
 @dataclass(frozen=True)
 class Download:
-    """A file at its official address, with the checksum published for it."""
+    """A file at its official address, with the checksum published for it.
+
+    Args:
+        url: the address.
+        md5: the checksum.
+        size: its bytes; 0 where they are not known.
+    """
 
     url: str
     md5: str
+    size: int = 0
+
+    @property
+    def largest(self) -> int:
+        """The most bytes to take from a server: a tenth more than there should be."""
+        return self.size + self.size // 10 or LARGEST
 
     @property
     def name(self) -> str:

@@ -7,13 +7,15 @@ that accuracies can be compared.
 from __future__ import annotations
 
 import math
+import os
+import stat
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, TiffImagePlugin
 from torch import Tensor
 
 from gaf.errors import GafError
@@ -29,6 +31,7 @@ LONGEST = (
 )
 # What photographs come in. Pillow would read more, and run Ghostscript for PostScript that is called .jpg.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+PIXELS = 1 << 26  # of an image at most; the largest of ImageNet has 38 million
 SHORT_SIDE = 256 / 224  # of a validation image, before its centre is cut out
 
 
@@ -56,8 +59,23 @@ def size(path: Path) -> tuple[int, int]:
 def _opened(path: Path) -> Iterator[Image.Image]:
     with warnings.catch_warnings():  # such as damaged EXIF, which is not looked at
         warnings.simplefilter("ignore")
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise GafError("it is no file")  # a pipe would never end
         with Image.open(path, formats=FORMATS) as image:
+            _check_size(image)
             yield image
+
+
+def _check_size(image: Image.Image) -> None:
+    """Before any pixel is decoded: a file of a few hundred bytes may speak of gigabytes of them."""
+    sizes = [image.size]
+    if isinstance(image, TiffImagePlugin.TiffImageFile):  # a tile may be larger than the image
+        sizes.append((int(image.tag_v2.get(322, 0)), int(image.tag_v2.get(323, 0))))
+    for width, height in sizes:
+        if width * height > PIXELS:
+            raise GafError(
+                f"it has {width} x {height} pixels, more than the {PIXELS:,} that are read: make it smaller"
+            )
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

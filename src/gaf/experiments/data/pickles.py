@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gaf.experiments.data.errors import DamagedFile
+from gaf.experiments.data.errors import DamagedFile, reason
+from gaf.unpickling import Refused, Unpickler
 
 
 class _DType:
@@ -48,7 +49,11 @@ class _Array:
         data, shape = self.data, tuple(self.shape)
         if isinstance(data, str):
             data = data.encode("latin1")
-        if not all(isinstance(n, int) and n >= 0 for n in shape) or math.prod(shape) != len(data):
+        # no product of sizes that the bytes do not bear out: of many large ones it would take minutes
+        sound = len(shape) <= AXES and all(
+            isinstance(n, int) and 0 <= n <= len(data) for n in shape
+        )
+        if not sound or math.prod(shape) != len(data):
             raise pickle.UnpicklingError("an array is shorter or longer than its shape")
         flat = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else _EMPTY
         if self.order == "F":  # the transposed array in columns, as the authors of CIFAR-10 left it
@@ -77,85 +82,42 @@ for _module in ("numpy.core", "numpy._core"):  # its name before and since numpy
 
 
 _EMPTY = torch.empty(0, dtype=torch.uint8)
+AXES = 64  # of an array, as many as numpy has at most
+INSTRUCTIONS = 1 << 20  # CIFAR-100's training pickle has about 300,000
 
 
-class _Refused(Exception):
-    """The pickle asks for something else; the message is its name."""
-
-
-# The Python implementation: the one in C sizes its table by a number in the file, up to 64 GB.
-_InPython: Any = vars(pickle)["_Unpickler"]
-
-
-class _Unpickler(_InPython):
+class _Unpickler(Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _STAND_INS[module, name]
-        except KeyError:
-            raise _Refused(f"{module}.{name}") from None
+        return _STAND_INS.get((module, name)) or super().find_class(module, name)
 
     def load_build(self) -> None:
         if not isinstance(self.stack[-2], _DType | _Array):  # such as a stand-in itself
-            raise _Refused("a change of something that is no array")
+            raise Refused("it changes something that is no array")
         super().load_build()
 
-    # A key is hashed, and hashing deeply nested tuples would overflow the stack of the process.
-
-    def load_setitem(self) -> None:
-        self._check_keys(self.stack[-2:-1])
-        super().load_setitem()
-
-    def load_setitems(self) -> None:
-        self._check_keys(self.stack[::2])
-        super().load_setitems()
-
-    def load_dict(self) -> None:
-        self._check_keys(self.stack[::2])
-        super().load_dict()
-
-    def _check_keys(self, keys: list[Any]) -> None:
-        if not all(isinstance(key, str | bytes | int) for key in keys):
-            raise _Refused("a key that is neither text nor a number")
-
-    def no_set(self) -> None:
-        raise _Refused("a set")
-
-    dispatch: ClassVar[dict[int, Any]] = {
-        **_InPython.dispatch,
-        pickle.BUILD[0]: load_build,
-        pickle.SETITEM[0]: load_setitem,
-        pickle.SETITEMS[0]: load_setitems,
-        pickle.DICT[0]: load_dict,
-        pickle.EMPTY_SET[0]: no_set,
-        pickle.ADDITEMS[0]: no_set,
-        pickle.FROZENSET[0]: no_set,
-    }
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise _Refused("an object outside the file")
+    dispatch: ClassVar[dict[int, Any]] = {**Unpickler.dispatch, pickle.BUILD[0]: load_build}
 
 
-def loads(content: bytes, path: Path) -> dict[str, Any]:
-    """The dictionary in a pickle, its arrays as tensors; ``path`` is for messages."""
+def loads(content: bytes, path: Path, *keys: str) -> list[Any]:
+    """What a pickled dictionary holds under ``keys``, arrays as tensors, None where it lacks one.
+
+    Args:
+        content: of the file.
+        path: for messages.
+        *keys: what to take; anything else in the dictionary is left alone.
+    """
     try:
-        found = _Unpickler(io.BytesIO(content), encoding="bytes").load()
+        found = _Unpickler(io.BytesIO(content), len(content), INSTRUCTIONS, encoding="bytes").load()
         if not isinstance(found, dict):
             raise pickle.UnpicklingError("no dictionary")
-        return {_text(key): _plain(value) for key, value in found.items()}
-    except _Refused as error:
+        values = [found.get(key, found.get(key.encode())) for key in keys]
+        return [each.tensor() if isinstance(each, _Array) else each for each in values]
+    except Refused as error:
         raise DamagedFile(
-            f"{path} is refused: the pickle asks for {error}, and a dataset holds arrays, numbers "
-            "and text only; nothing of it was run"
+            f"{path} is refused: {error}, and the pickle of a dataset holds arrays, numbers and text only; "
+            "nothing of it was run"
         ) from None
+    except EOFError:
+        raise DamagedFile(f"{path} is not a readable pickle: it ends too early") from None
     except Exception as error:  # a damaged pickle can fail in any way
-        raise DamagedFile(
-            f"{path} is not a readable pickle: {error or type(error).__name__}"
-        ) from None
-
-
-def _text(value: Any) -> str:
-    return value.decode("latin1") if isinstance(value, bytes) else str(value)
-
-
-def _plain(value: Any) -> Any:
-    return value.tensor() if isinstance(value, _Array) else value
+        raise DamagedFile(f"{path} is not a readable pickle: {reason(error)}") from None

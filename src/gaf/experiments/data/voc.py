@@ -21,6 +21,7 @@ from xml.parsers import expat
 import torch
 from torch import Tensor
 
+from gaf.errors import GafError
 from gaf.experiments.data import files
 from gaf.experiments.data.errors import DamagedFile
 from gaf.experiments.data.names import VOC
@@ -173,7 +174,12 @@ def size_of(image: Path) -> tuple[int, int]:
     try:
         return photos.size(image)
     except Exception as error:  # a decoder can fail in any way on a damaged file
-        raise DamagedFile(f"{image} is no image that can be read: {type(error).__name__}") from None
+        raise DamagedFile(f"{image} is no image that can be read: {why(error)}") from None
+
+
+def why(error: Exception) -> str:
+    """Why an image cannot be read: in our words, or the name of a decoder's error."""
+    return str(error) if isinstance(error, GafError) else type(error).__name__
 
 
 def _box(element: Element, name: str, size: tuple[int, int], path: Path) -> tuple[float, ...]:

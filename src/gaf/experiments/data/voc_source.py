@@ -104,7 +104,7 @@ def _decoded(path: Path, size: tuple[int, ...]) -> Image:
     try:
         return photos.decode(path)
     except Exception as error:  # a decoder can fail in any way on a damaged file
-        raise DamagedFile(f"{path} is broken ({type(error).__name__}): replace it") from None
+        raise DamagedFile(f"{path} is broken ({voc.why(error)}): replace it") from None
 
 
 class VocSource:

@@ -23,6 +23,7 @@ from gaf.experiments.engine.folder import read_config
 from gaf.experiments.engine.place import find
 from gaf.experiments.models import build
 from gaf.experiments.models.ssd import SSD300
+from gaf.landscape.slices_directions import check_state
 
 
 class Found(NamedTuple):
@@ -52,11 +53,9 @@ class Detector:
         }
         model = build(config.task.model, classes=len(VOC), **options)
         assert isinstance(model, SSD300)
-        state, _ = checkpoint.load(step)
-        try:
-            model.load_state_dict(state["model"])
-        except (RuntimeError, LookupError):
-            raise GafError(f"the checkpoint {step} does not hold the model of {folder}") from None
+        state, _ = checkpoint.load_model(step)
+        check_state(model, state, f"the checkpoint {step}")
+        model.load_state_dict(state)
         self.model, self.step = model.eval(), step
 
     @torch.no_grad()

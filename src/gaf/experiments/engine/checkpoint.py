@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 import re
 import shutil
 import warnings
@@ -20,6 +19,7 @@ from typing import Any
 
 import torch
 
+from gaf import tensor_files
 from gaf.errors import GafError
 from gaf.experiments.engine import files
 from gaf.experiments.engine.distributed import everyones
@@ -30,6 +30,7 @@ KEPT = 2
 FORMAT = 1
 MANIFEST = "manifest.json"
 ASIDE = "damaged-"  # before the name of a checkpoint that is
+FIRST = "part-0"  # it holds what is the same on all processes
 NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -144,20 +145,23 @@ def verify(path: Path) -> list[Path]:
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
         seal = manifest.pop("sha256")
-    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, LookupError) as error:
+    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise Damaged(f"its manifest cannot be read: {error}") from error
     except AttributeError as error:
         raise Damaged("its manifest is not what was written") from error
-    if seal != _seal(manifest) or path.name != f"step-{manifest.get('step'):08d}":
+    step, entries = manifest.get("step"), manifest.get("parts")
+    sound = type(step) is int and isinstance(entries, list) and "format" in manifest
+    if seal != _seal(manifest) or not sound or path.name != f"step-{step:08d}":
         raise Damaged("its manifest is not what was written")
     if manifest["format"] != FORMAT:
         version = manifest["format"]
         raise GafError(f"{path} has format {version}, this version of gaf reads {FORMAT}")
-    parts = [path / f"part-{i}.pt" for i in range(len(manifest["parts"]))]
-    for part, each in zip(parts, manifest["parts"], strict=True):
+    parts = [path / f"part-{i}.pt" for i in range(len(entries))]
+    for part, each in zip(parts, entries, strict=True):
+        about = each if isinstance(each, dict) else {}
         if not part.is_file():
             raise Damaged(f"{part.name} is missing")
-        if part.stat().st_size != each["bytes"] or files.sha256(part) != each["sha256"]:
+        if part.stat().st_size != about.get("bytes") or files.sha256(part) != about.get("sha256"):
             raise Damaged(f"{part.name} is not what was written")
     return parts
 
@@ -172,11 +176,34 @@ def load(path: Path, rank: int = 0) -> tuple[dict[str, Any], dict[str, Any] | No
 
     The checksums are :func:`verify`'s to compare; here nothing but tensors and plain values is accepted.
     """
-    found = sorted(path.glob("part-*.pt"), key=lambda part: int(part.stem.removeprefix("part-")))
+    parts: list[dict[str, Any]] = []
     try:
-        parts = [torch.load(part, map_location="cpu", weights_only=True) for part in found]
+        while (file := path / f"part-{len(parts)}.pt").is_file() or not parts:
+            parts.append(_read_part(file))
         state = put_together(parts[0]["state"], [part["pieces"] for part in parts])
-    except (pickle.UnpicklingError, RuntimeError, LookupError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise Damaged(f"the checkpoint {path} cannot be read: {reason}") from error
-    return state, parts[rank]["own"] if rank < len(parts) else None
+        own = put_together(parts[rank]["own"], []) if rank < len(parts) else None
+    except OSError as error:
+        raise Damaged(f"{file} cannot be read: {error.strerror}") from None
+    except GafError as error:
+        raise Damaged(f"the checkpoint {path} cannot be read: {error}") from None
+    except RecursionError:
+        raise Damaged(f"the checkpoint {path} cannot be read: it is nested too deeply") from None
+    return state, own
+
+
+def _read_part(file: Path) -> dict[str, Any]:
+    part = tensor_files.load(file)
+    keys = ("own", "pieces", "state") if file.stem == FIRST else ("own", "pieces")
+    if not isinstance(part, dict) or not all(isinstance(part.get(key), dict) for key in keys):
+        raise GafError(f"{file.name} holds no part of a checkpoint")
+    return part
+
+
+def load_model(path: Path) -> tuple[dict[str, Any], int]:
+    """The state of the model in a run's checkpoint, and the step."""
+    state, _ = load(path)
+    model, about = state.get("model"), state.get("state")
+    step = about.get("step") if isinstance(about, dict) else None
+    if not isinstance(model, dict) or type(step) is not int:
+        raise Damaged(f"the checkpoint {path} holds no model")
+    return model, step

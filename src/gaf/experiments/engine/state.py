@@ -8,7 +8,7 @@ figures so far and the lengths of the records.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from gaf.errors import GafError
 from gaf.experiments.engine import checkpoint, rng, shards
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.fabric import Fabric
 from gaf.experiments.engine.progress import Progress
-from gaf.experiments.engine.record import METRICS, Records, size_of
+from gaf.experiments.engine.record import EVENTS, METRICS, Records, size_of
 from gaf.experiments.engine.sampler import Sampler
 from gaf.experiments.engine.signals import Wish
 from gaf.experiments.tasks.base import Task
 
 CHECKPOINTS = "checkpoints"
+KEYS = {"model", "optimizer", "scaler", "state", "loss_sum", "lengths"}  # of a checkpoint
 
 
 @dataclass
@@ -120,15 +122,43 @@ def go_on(run: Run) -> None:
     lengths = None
     if path is not None:
         state, own = checkpoint.load(path, run.fabric.global_rank)
-        shards.load_model(run.model, state["model"])
-        shards.load_optimizer(run.optimizer.optimizer, state["optimizer"])
-        run.fabric.strategy.precision.load_state_dict(state["scaler"])
-        run.state = State(**state["state"])
-        run.loss_sum.fill_(state["loss_sum"])
-        run.logged_seconds = run.state.seconds
+        try:
+            _restore(run, state, own)
+        except GafError as error:
+            raise checkpoint.Damaged(f"{path} cannot be resumed: {error}") from None
+        except Exception as error:  # torch fails in many ways on values of another kind
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise checkpoint.Damaged(
+                f"{path} cannot be resumed, it does not hold what a run saves: {reason}"
+            ) from error
         lengths = state["lengths"]
-        if own is not None:  # with more processes than before, the new ones keep their fresh states
-            rng.restore(own["rng"], run.fabric.device)
     if first:
         run.records = Records(run.folder, lengths)
     run.mark = time.perf_counter()
+
+
+def _restore(run: Run, state: dict[str, Any], own: dict[str, Any] | None) -> None:
+    """Put what a checkpoint holds into a run."""
+    if missing := KEYS - state.keys():
+        raise GafError(f"it has no {min(missing)!r}")
+    shards.load_model(run.model, state["model"])
+    shards.load_optimizer(run.optimizer.optimizer, state["optimizer"])
+    run.fabric.strategy.precision.load_state_dict(state["scaler"])
+    run.state = State(**state["state"])
+    for each in fields(State):
+        value, kind = getattr(run.state, each.name), type(getattr(State(), each.name))
+        if not isinstance(value, kind):
+            raise GafError(f"its {each.name!r} is not of the kind {kind.__name__}")
+    if not all(
+        isinstance(n, int | float) for n in (*run.state.test.values(), *run.state.best.values())
+    ):
+        raise GafError("its results are no numbers")
+    lengths = state["lengths"]
+    if lengths is not None and not all(
+        isinstance(lengths.get(name), int) and lengths[name] >= 0 for name in (METRICS, EVENTS)
+    ):
+        raise GafError("its lengths of the records are no lengths")
+    run.loss_sum.fill_(state["loss_sum"])
+    run.logged_seconds = run.state.seconds
+    if own is not None:  # with more processes than before, the new ones keep their fresh states
+        rng.restore(own["rng"], run.fabric.device)

@@ -14,6 +14,7 @@ from gaf.experiments.engine.near import did_you_mean
 from gaf.experiments.models.densenet import densenet_cifar
 from gaf.experiments.models.dpn import dpn26_cifar
 from gaf.experiments.models.googlenet import googlenet_cifar
+from gaf.experiments.models.layers import is_count
 from gaf.experiments.models.mlp import MLP
 from gaf.experiments.models.preact_resnet import preact_resnet_cifar
 from gaf.experiments.models.regnet import regnetx_200mf_cifar
@@ -92,6 +93,13 @@ def build(name: str, *, classes: int, in_channels: int = 3, **chosen: Any) -> nn
         if option not in known:
             hint = did_you_mean(option, known) or "; it has none"
             raise GafError(f"unknown option {option!r} of the model {name}{hint}")
+    parameters = inspect.signature(_maker(name)).parameters
+    for option in known:
+        if option not in chosen and parameters[option].default is inspect.Parameter.empty:
+            raise GafError(f"the model {name} needs the option {option!r}")
+    for what, number in (("classes", classes), ("in_channels", in_channels)):
+        if not is_count(number):
+            raise GafError(f"{what} of a model must be a whole number above 0, got {number!r}")
     shape = {} if name in DECODERS else {"in_channels": in_channels}
     return _maker(name)(classes=classes, **shape, **chosen)
 

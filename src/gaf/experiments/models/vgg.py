@@ -6,7 +6,6 @@ of their units (Chen et al., DeepLab; Liu et al., 2016, Section 3). The pooling 
 
 from __future__ import annotations
 
-import pickle
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +13,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from gaf import tensor_files
 from gaf.errors import GafError
 from gaf.experiments.models.layers import scaled
+from gaf.unpickling import Refused
 
 STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 FC = 1024
@@ -66,13 +67,13 @@ def load(base: nn.Module, path: str) -> None:
                 weight, bias = found[f"{name}.weight"], found[f"{name}.bias"]
                 if name.startswith("classifier"):
                     weight, bias = _fewer(weight, layer.weight.shape), bias[::4]
-                elif reduced and name == "0":
-                    weight = weight * (torch.tensor(STD) * PEAK).view(1, 3, 1, 1)
                 assert layer.bias is not None
                 for own, read in ((layer.weight, weight), (layer.bias, bias)):
                     if own.shape != read.shape:  # copy_ would spread a single number over all
                         raise RuntimeError(f"its shape is {list(read.shape)}")
                     own.copy_(read)
+                if reduced and name == "0":
+                    layer.weight *= (torch.tensor(STD) * PEAK).view(1, 3, 1, 1)
             except (KeyError, IndexError, RuntimeError) as error:
                 reason = str(error).partition("\n")[0]
                 raise GafError(
@@ -83,12 +84,11 @@ def load(base: nn.Module, path: str) -> None:
 def _read(path: Path) -> Mapping[str, Tensor]:
     """The tensors of a file; nothing in it is run."""
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        found = tensor_files.load(path)
     except OSError as error:
         raise GafError(f"{path} cannot be read: {error.strerror}") from None
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise GafError(f"{path} holds no weights that can be read safely: {reason}") from None
+    except Refused as error:
+        raise GafError(f"{path} holds no weights that can be read safely: {error}") from None
     if not isinstance(found, Mapping) or not all(
         isinstance(each, Tensor) for each in found.values()
     ):
