@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from gaf import __version__
+from gaf.cli import terminal
 from gaf.cli.bench import bench
 from gaf.cli.compare import compare
 from gaf.cli.data import data
@@ -37,7 +37,7 @@ app.add_typer(data, name="data")
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"gaf {__version__}")
+        terminal.show(f"gaf {__version__}")
         raise typer.Exit
 
 
@@ -55,6 +55,6 @@ def run(args: Sequence[str]) -> int:
     try:
         status = app(list(args) or ["--help"], prog_name="gaf", standalone_mode=False)
     except typer.TyperException as error:
-        print("gaf:", " ".join(error.format_message().split()), file=sys.stderr)
+        terminal.say(" ".join(error.format_message().split()))
         return 2
     return status if isinstance(status, int) else 0

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from gaf.cli import terminal
 from gaf.cli.failing import ends_well, said_in_a_sentence
 from gaf.errors import GafError
 
@@ -215,7 +215,7 @@ def _watch(plan: Plan) -> LiveTable:
                 found,
             )
 
-    return ByModel(Console(stderr=True))
+    return ByModel(terminal.stderr())
 
 
 def _dry_run(plan: Plan, folder: Path, on: On, workers: int | None, as_json: bool) -> int:
@@ -223,16 +223,13 @@ def _dry_run(plan: Plan, folder: Path, on: On, workers: int | None, as_json: boo
     from gaf.experiments.table import cost, fill
     from gaf.reports import table_cost
 
-    def say(text: str) -> None:
-        print(f"gaf: {text}", file=sys.stderr)
-
-    left = cost.left_to_do(plan.runs(), folder / fill.RUNS, say)
+    left = cost.left_to_do(plan.runs(), folder / fill.RUNS, terminal.say)
     at_once = None if on is On.ray else workers or pool.slots(plan.entries[0].config)
     bill = cost.bill(left, at_once)
     if as_json:
         print(json.dumps({**asdict(bill), "runs": [cost.as_json(each) for each in left]}))
         return 0
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
+    console = terminal.stdout(WIDTH)
     console.print(table_cost.listed(left))
     for sentence in table_cost.sentences(bill):
         console.print(Text(sentence), soft_wrap=True)
@@ -244,7 +241,7 @@ def show(filled: Filled, files: Sequence[Path]) -> None:
     from gaf.reports.table_page import headline
     from gaf.reports.table_text import Terminal
 
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
+    console = terminal.stdout(WIDTH)
     console.print(Terminal(filled))
     console.print(Text(filled.about), soft_wrap=True)
     console.print(Text(headline(filled)), soft_wrap=True)

@@ -7,18 +7,17 @@ Curves and gradient statistics stay in the run folders: ``comparison.runs`` name
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator
+from pydantic import Field, JsonValue, model_validator
 
 from gaf.errors import GafError
 from gaf.experiments.engine import config as configs
-from gaf.experiments.engine.config import Config
-from gaf.experiments.engine.files import number, write_json
+from gaf.experiments.engine.config import Config, Number, Whole
+from gaf.experiments.engine.files import write_json
 
 COMPARISON = "comparison.json"
 
-Number = Annotated[float, BeforeValidator(number)]  # inf and nan are strings in JSON
 Kind = Literal["baseline", "tuned", "control", "function", "rule"]
 
 
@@ -35,8 +34,8 @@ class Difference(Config):
     high: Number
     p: Number
     p_corrected: Number
-    n: int
-    seeds_needed: int | None
+    n: Whole
+    seeds_needed: Whole | None
     verdict: Literal["better", "worse", "no difference"]
 
 
@@ -71,15 +70,15 @@ class Row(Config):
     scores: tuple[Number | None, ...]
     mean: Number | None
     std: Number | None
-    diverged: int
-    failed: dict[int, str]
+    diverged: Whole
+    failed: dict[Whole, str]
     vs_baseline: Difference | None
     control: str | None
     vs_control: Difference | None
     train_test_gap: Number | None
     seconds_per_step: Number | None
     steps_to_baseline: Number | None
-    reached: int
+    reached: Whole
     verdict: Literal["baseline", "better", "worse", "no difference", "failed"]
     sentence: str
 
@@ -88,7 +87,7 @@ class RunRef(Config):
     """A run of the comparison: setting and seed, its folder seen from the comparison's, what came of it."""
 
     setting: str
-    seed: int
+    seed: Whole
     folder: str
     status: Literal["finished", "diverged", "failed"]
     score: Number | None
@@ -102,7 +101,7 @@ class Tuning(Config):
     score is the test score, as there is no other: that favours the tuned baseline, never a function.
     """
 
-    seeds: tuple[int, ...]
+    seeds: tuple[Whole, ...]
     tried: dict[str, Number | None]
     chosen: str
 
@@ -115,18 +114,29 @@ class Comparison(Config):
     that differ when the same comparison is made again on the same machine.
     """
 
+    noun: ClassVar[str] = "comparison"
+
     title: str
     task: str
     score_name: str
     higher_is_better: bool
-    seeds: tuple[int, ...]
+    seeds: Annotated[tuple[Whole, ...], Field(min_length=1)]
     baseline: str
-    rows: tuple[Row, ...]
+    rows: Annotated[tuple[Row, ...], Field(min_length=1)]
     runs: tuple[RunRef, ...]
     tuning: Tuning | None
     command: tuple[str, ...]
-    environment: dict[str, Any]
+    environment: dict[str, JsonValue]
     created: str  # ISO 8601, UTC
+
+    @model_validator(mode="after")
+    def _whole(self) -> Comparison:
+        names = [row.setting for row in self.rows]
+        if len({*names}) < len(names):
+            raise GafError("a setting has two rows")
+        if any(len(row.scores) != len(self.seeds) for row in self.rows):
+            raise GafError("a row does not have a score for each seed")
+        return self
 
     def row(self, setting: str) -> Row:
         """The row of a setting, by any of its names."""
@@ -153,7 +163,4 @@ def read(folder: Path) -> Comparison:
     path = folder / COMPARISON
     if not path.is_file():
         raise GafError(f"{folder} holds no comparison: there is no {COMPARISON}")
-    try:
-        return configs.read(path.read_bytes(), Comparison)
-    except ValueError as error:
-        raise GafError(f"{path}: {error}") from None
+    return configs.read_file(path, Comparison)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from gaf.errors import GafError
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
-from gaf.experiments.engine.files import read_json
+from gaf.experiments.engine.files import LONGEST
 from gaf.experiments.engine.result import Result, read_result
 from gaf.experiments.engine.signals import listening
 
@@ -113,8 +113,7 @@ def check_place(folder: Path, what: str, record: str | None = None) -> None:
 
 def machine(run: Path) -> dict[str, Any]:
     """What a run recorded about the machine, without what is the run's own."""
-    found = read_json(run / folders.ENVIRONMENT)
-    return {key: found[key] for key in found if key not in ("command", "time", "resumed")}
+    return folders.read_environment(run).machine()
 
 
 def run_grid(
@@ -166,7 +165,7 @@ def finished(folder: Path) -> Outcome | None:
         return None
     try:
         return Outcome(folder, read_result(folder))
-    except (ValueError, KeyError, TypeError):
+    except GafError:
         raise GafError(
             f"{folder / folders.FINISHED} is damaged; remove {folder} to run it again"
         ) from None
@@ -191,5 +190,5 @@ def _outcome(future: Future[None], folder: Path) -> Outcome:
     try:
         future.result()
     except RunFailed as failed:
-        return Outcome(folder, None, str(failed))
+        return Outcome(folder, None, str(failed)[:LONGEST])
     return Outcome(folder, read_result(folder))

@@ -11,7 +11,7 @@ from gaf.experiments.comparison import Difference, Row, Tuning
 from gaf.experiments.engine import record
 from gaf.experiments.grid import Outcome
 from gaf.experiments.settings import TUNED, Setting
-from gaf.experiments.statistics import Paired, holm, paired, seeds_needed, verdict
+from gaf.experiments.statistics import Paired, deviation, holm, paired, seeds_needed, verdict
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,16 @@ def history(outcome: Outcome) -> History:
     result = outcome.result
     assert result is not None
     records = record.read(outcome.folder)
-    tests = [(each["step"], each[result.score_name]) for each in records if each["kind"] == "test"]
+    tests = [
+        (each["step"], each[result.score_name])
+        for each in records
+        if each["kind"] == "test" and result.score_name in each
+    ]
     trained = [each for each in records if each["kind"] == "train"]
     gap = None
     if trained and not result.diverged and "loss" in result.final:
         last = [each["loss"] for each in trained if each["epoch"] > trained[-1]["epoch"] - 1]
-        gap = result.final["loss"] - statistics.fmean(last)
+        gap = result.final["loss"] - _mean(last)
     return History(tuple(tests), gap)
 
 
@@ -138,7 +142,7 @@ class Table:
             changes=changes(self.baseline.setting, entry.setting),
             scores=scores,
             mean=_mean(there) if there else None,
-            std=_std(there),
+            std=deviation(there),
             diverged=sum(each.result.diverged for each in outcomes if each.result),
             failed=failed,
             vs_baseline=vs_baseline,
@@ -262,12 +266,6 @@ def _p(p: float) -> str:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _std(values: Sequence[float]) -> float | None:
-    if len(values) < 2 or not all(map(math.isfinite, values)):
-        return None
-    return statistics.stdev(values)
 
 
 def _median_or_never(steps: Sequence[float]) -> float | None:

@@ -19,6 +19,7 @@ class Site:
         ranges: whether a range is honoured.
         cuts: for each request in turn, after how many bytes of the body the connection breaks; None: never.
         statuses: for each request in turn, a status to answer with instead; 0: none.
+        reason: what it says beside a status of failure; unset: what HTTP has for it.
         length: whether it says how long a file is, or what it says instead.
         total: what it says of the length of the whole where it sends a part; unset: the truth.
     """
@@ -27,6 +28,7 @@ class Site:
     ranges: bool = True
     cuts: list[int | None] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
+    reason: str | None = None
     length: bool | str = True
     total: str = ""
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # path, range
@@ -43,7 +45,7 @@ def serve(site: Site) -> Iterator[Site]:
             cut = site.cuts.pop(0) if site.cuts else None
             content = site.files.get(self.path)
             if status or content is None:
-                self.send_error(status or 404)
+                self.send_error(status or 404, site.reason)
                 return
             start = 0
             if asked and site.ranges:

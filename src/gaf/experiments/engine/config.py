@@ -7,27 +7,48 @@ are written to JSON and read back unchanged.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, TypeVar
+import reprlib
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
 
 import gaf
 from gaf.errors import GafError
+from gaf.experiments.engine.files import check_texts, number, read_whole
 from gaf.experiments.engine.near import did_you_mean
 from gaf.optim.settings import as_setting
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0, lt=2**63)]
+Count = Annotated[int, Field(ge=1, lt=2**63)]
+Number = Annotated[float, BeforeValidator(number)]  # inf and nan are strings in JSON
+
+SHORT = reprlib.Repr()  # of a value in a sentence
+SHORT.maxstring = SHORT.maxother = 80
+SENTENCE = 1000  # characters
 
 C = TypeVar("C", bound="Config")
 
 
 class Config(BaseModel):
-    """Frozen, strict, and closed to keys it does not know."""
+    """Frozen, strict, and closed to keys it does not know.
+
+    ``noun`` is what a sentence about the file calls it.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    noun: ClassVar[str] = "config"
 
 
 class TaskConfig(Config):
@@ -179,10 +200,10 @@ class RunConfig(Config):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     channels_last: bool = False
     compile: bool = False
-    evaluate_every: Annotated[int, Field(ge=0)] = 1
+    evaluate_every: Whole = 1
     checkpoint_every: Count | None = None
     log_every: Count = 50
-    monitor_every: Annotated[int, Field(ge=0)] = 100
+    monitor_every: Whole = 100
 
     @model_validator(mode="after")
     def _consistent(self) -> RunConfig:
@@ -202,6 +223,17 @@ def read(data: Any, kind: type[C] = RunConfig) -> C:
         return kind.model_validate_json(data if isinstance(data, str | bytes) else json.dumps(data))
     except ValidationError as error:
         raise GafError(explain(error, kind)) from None
+
+
+def read_file(path: Path, kind: type[C] = RunConfig) -> C:
+    """What is in a JSON file of ours; GafError with its path where it is something else."""
+    content = read_whole(path)
+    try:
+        found = read(content, kind)
+        check_texts(found.model_dump())
+    except GafError as error:
+        raise GafError(f"{path} is damaged: {error}") from None
+    return found
 
 
 def matched_control(config: RunConfig) -> RunConfig:
@@ -231,7 +263,7 @@ def matched_control(config: RunConfig) -> RunConfig:
     return config.model_copy(
         update={
             "name": f"{config.name}-matched-control",
-            "optimizer": OptimizerConfig.model_validate({**dict(rule), **change}),
+            "optimizer": read({**dict(rule), **change}, OptimizerConfig),
         }
     )
 
@@ -248,17 +280,21 @@ def keys(kind: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
     return found
 
 
-def explain(error: ValidationError, kind: type[BaseModel] = RunConfig) -> str:
-    """The first complaint of pydantic as a sentence."""
+def explain(error: ValidationError, kind: type[Config] = RunConfig, within: str = "") -> str:
+    """The first complaint of pydantic as a sentence; ``within`` is the key whose value was read."""
     first = error.errors(include_url=False)[0]
-    key = ".".join(map(str, first["loc"]))
+    key = ".".join(_short(str(part)) for part in (*filter(None, [within]), *first["loc"]))
     if first["type"] == "extra_forbidden":
-        return f"a config has no key {key!r}{did_you_mean(key, keys(kind))}"
+        return f"a {kind.noun} has no key {key!r}{did_you_mean(key, keys(kind))}"
     if first["type"] == "missing":
-        return f"the config lacks the key {key!r}"
+        return f"the {kind.noun} lacks the key {key!r}"
     if first["type"] == "json_invalid":
-        return f"the config is not JSON: {first['msg'].partition(': ')[2]}"
-    reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        return f"the {kind.noun} is not JSON: {first['msg'].partition(': ')[2]}"
+    reason = _short(first["msg"].removeprefix("Value error, ").removeprefix("Input "), SENTENCE)
     if first["type"] == "value_error":
         return f"{key}: {reason}" if key else reason
-    return f"{key} {reason}, got {first['input']!r}"
+    return f"{key or f'the {kind.noun}'} {reason}, got {SHORT.repr(first['input'])}"
+
+
+def _short(text: str, most: int = SHORT.maxstring) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."

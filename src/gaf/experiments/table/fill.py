@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ from gaf.experiments.grid import (
     run_grid,
 )
 from gaf.experiments.recipes import paper
-from gaf.experiments.statistics import Paired, holm, paired, seeds_needed, verdict
+from gaf.experiments.statistics import Paired, deviation, holm, paired, seeds_needed, verdict
 from gaf.experiments.table import found as tables
 from gaf.experiments.table.found import Beside, Filled, Line, Scores
 from gaf.experiments.table.plan import TABLES, Entry, Plan, seeded
@@ -139,12 +137,11 @@ def _scores(plan: Plan, folder: Path, config: RunConfig, outcomes: Mapping[str, 
         PERCENT * each.result.score if each and each.result else None for each in by_seed.values()
     )
     there = [value for value in values if value is not None]
-    spread = len(there) > 1 and all(map(math.isfinite, there))
     return Scores(
         recipe=config.name,
         values=values,
         mean=sum(there) / len(there) if there else None,
-        std=statistics.stdev(there) if spread else None,
+        std=deviation(there),
         diverged=sum(
             bool(each and each.result and each.result.diverged) for each in by_seed.values()
         ),
@@ -209,7 +206,7 @@ def _beside(plan: Plan, entry: Entry, outcomes: Mapping[str, Outcome]) -> dict[s
     found = {}
     for name, number in printed.items():
         figures = [PERCENT * final[name] for final in finals if name in final]
-        found[name] = Beside(paper=number, ours=statistics.fmean(figures) if figures else None)
+        found[name] = Beside(paper=number, ours=sum(figures) / len(figures) if figures else None)
     return found
 
 
