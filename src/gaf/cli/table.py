@@ -147,6 +147,7 @@ def _table(
     as_json: bool,
     command: Sequence[str],
 ) -> int:
+    from gaf.experiments import data
     from gaf.experiments.engine.files import plain
     from gaf.experiments.grid import Stopped
     from gaf.experiments.table import fill, found
@@ -154,7 +155,9 @@ def _table(
 
     fill.check_folder(folder, plan)
     if on is On.here:
-        _check_data(plan)
+        for name, root in _roots(plan).items():  # a dataset that is missing is told once
+            if line := data.stand_in(name, root):
+                terminal.say(line)
     with ends_well(command, folder):
         try:
             with _executor(plan, folder / fill.RUNS, on, address, workers) as executor:
@@ -170,17 +173,10 @@ def _table(
     return 0
 
 
-def _check_data(plan: Plan) -> None:
-    """Say once that a dataset is missing, not for each run."""
-    from gaf.experiments.data import catalog
-    from gaf.experiments.data.layouts import at_home, default_root
-
-    for entry in plan.entries:
-        task = entry.config.task
-        if task.own or not catalog.find(task.data).layouts:  # nothing to place
-            continue
-        root = task.data_options.get("root")
-        catalog.find(task.data).place(at_home(root) if isinstance(root, str) else default_root())
+def _roots(plan: Plan) -> dict[str, Any]:
+    """The datasets that a plan trains on, and the folder that each is looked for in."""
+    tasks = [entry.config.task for entry in plan.entries]
+    return {task.data: task.data_options.get("root") for task in tasks if not task.own}
 
 
 def _executor(
@@ -219,15 +215,28 @@ def _watch(plan: Plan) -> LiveTable:
 
 
 def _dry_run(plan: Plan, folder: Path, on: On, workers: int | None, as_json: bool) -> int:
-    from gaf.experiments import pool
+    from gaf.experiments import data, pool
     from gaf.experiments.table import cost, fill
     from gaf.reports import table_cost
 
+    missing = []
+    for name, root in _roots(plan).items() if on is On.here else ():
+        try:
+            line = data.stand_in(name, root)
+        except data.DataError as error:
+            line = str(error)
+        if line:
+            missing.append(line)
+            terminal.say(f"{line}; the cost is that of training on the whole of it")
     left = cost.left_to_do(plan.runs(), folder / fill.RUNS, terminal.say)
     at_once = None if on is On.ray else workers or pool.slots(plan.entries[0].config)
     bill = cost.bill(left, at_once)
     if as_json:
-        print(json.dumps({**asdict(bill), "runs": [cost.as_json(each) for each in left]}))
+        print(
+            json.dumps(
+                {**asdict(bill), "missing": missing, "runs": [cost.as_json(each) for each in left]}
+            )
+        )
         return 0
     console = terminal.stdout(WIDTH)
     console.print(table_cost.listed(left))

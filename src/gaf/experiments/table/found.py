@@ -50,7 +50,8 @@ class Line(Config):
     """A cell of the paper, what it prints, and what we found.
 
     ``gain`` is ours minus that of the row's training without f, ``beyond`` ours minus the matched control:
-    what f adds to a change of scale. ``paper_gain`` is the paper's difference to its own baseline.
+    what f adds to a change of scale. ``paper_gain`` is the paper's difference to its own baseline. Where
+    neither it nor the training without f has ``learned`` anything, differences have no meaning.
     """
 
     data: str
@@ -63,6 +64,7 @@ class Line(Config):
     control: Scores | None
     beyond: Difference | None
     beside: dict[str, Beside]
+    learned: bool = True
 
 
 class Filled(Config):
