@@ -77,7 +77,8 @@ def test_a_table_and_the_same_again(capsys, tmp_path, monkeypatch):
     assert "94.36" in out
     assert "Not the paper's scale" in out
     assert "page: runs/table-cifar-adam/report.html" in out
-    assert "ask for more --seeds" in out
+    assert "Table III: its settings on digits" in out
+    assert "Nothing learned here in 1 of 1 settings" in out  # after two steps
     assert "[3/3] small-cifar10-resnet34-adam" in err
     assert "\x1b" not in out + err
     files = {"table.json", "report.html", "table.md", "table.csv", "table.tex"}
@@ -116,6 +117,25 @@ def test_a_dry_run_trains_nothing(capsys, tmp_path):
     assert found["todo"] == 6
     assert [each["todo"] for each in found["runs"]] == [[0, 1]] * 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_says_what_data_is_missing(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("GAF_DATA", str(tmp_path / "none"))
+    args = ["table", "cifar-adam", "--models", "resnet34", "--settings", "arctan(0.1, 20)"]
+    args += ["--set", "precision=bf16-mixed", "--set", "accelerator=cpu"]  # which nobody times
+    assert run([*args, "--dry-run", "--json"]) == 0
+    out, err = capsys.readouterr()
+    missing = json.loads(out)["missing"]
+    for name in ("cifar10", "cifar100"):
+        line = f"{name} is not in {tmp_path / 'none'}; get it with: gaf data get {name}"
+        assert line in missing
+        assert f"gaf: {line}; the cost is that of training on the whole of it\n" in err
+    subset = tmp_path / "none" / "cifar-100-subset" / "cifar-100-binary"
+    subset.mkdir(parents=True)
+    for name in ("train.bin", "test.bin"):
+        (subset / name).write_bytes(b"")
+    assert run([*args, "--dry-run"]) == 0
+    assert f"the subset in {subset} takes its place" in capsys.readouterr().err
 
 
 def wait_until(process, condition):

@@ -1,5 +1,6 @@
 """REINFORCE on CartPole: episodes as gymnasium plays them, the gradient by hand, runs that can be stopped."""
 
+import math
 import sys
 
 import pytest
@@ -110,6 +111,16 @@ def test_the_gradient_is_that_of_reinforce():
             total += (returns[t, i].item() - baseline) * (played.actions[t, i].item() - right)
     assert model.head.bias.grad[1].item() == pytest.approx(-total / 3, rel=1e-4)
     assert loss.item() == pytest.approx(-returns[0].mean().item(), rel=1e-6)
+
+
+def test_a_policy_without_finite_logits_scores_worst():
+    """An action drawn from no probabilities is not an action: such a run ends as diverged, with return 0."""
+    task = task_of()
+    model = task.build_model()
+    nn.init.constant_(model.head.weight, math.nan)
+    noise = noise_of(task.test_source(), 0, 1)
+    assert math.isnan(task.metrics(task.outcomes(model, noise))["return"])
+    assert task.loss(model, noise).isnan()
 
 
 def config_of(*changes):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import statistics
 
 import pytest
+from PIL import Image
 from rich.console import Console
 
 from gaf.experiments.engine.config import read
@@ -16,7 +18,7 @@ from gaf.experiments.grid import Outcome, Stopped, digest, places
 from gaf.experiments.statistics import holm, paired
 from gaf.experiments.table import found as tables
 from gaf.experiments.table.cost import Left, bill, estimate, left_to_do
-from gaf.experiments.table.fill import RUNS, check_folder, conclude, fill
+from gaf.experiments.table.fill import RUNS, check_folder, conclude, fill, floor
 from gaf.experiments.table.plan import make
 from gaf.reports import table_text
 from gaf.reports.table_columns import scores
@@ -24,6 +26,7 @@ from gaf.reports.table_cost import sentences
 from gaf.reports.table_page import headline, render, write_all
 from tests.browser import Browser, needs_chromium
 from tests.experiments.grid_tasks import Here, run_folder
+from tests.reports.example import write_run
 
 CHANGES = (
     *("task.data=digits", "task.data_options.limit=128", "batch_size=64", "epochs=1"),
@@ -187,6 +190,92 @@ def test_the_page_in_a_browser(filled, tmp_path):
         page.resize(390, 800)
         assert page.run("document.documentElement.scrollWidth") <= 390
         assert (page.complaints, page.requests) == ([], [])
+
+
+def written(folder, plan, *scores):
+    """The plan's runs as finished folders, with these scores in turn."""
+    for number, config in enumerate(plan.runs()):
+        place = folder / RUNS / digest(config)
+        if not place.exists():  # two functions may share a control
+            write_run(place, scores[number % len(scores)], config.seed, None, name=config.name)
+    return conclude(plan, folder, outcomes_of(folder, plan))
+
+
+def every_text(table):
+    console = Console(width=400, file=io.StringIO())
+    console.print(table_text.Terminal(table))
+    shown = console.file.getvalue()
+    return {
+        "terminal": f"{shown} {table.about} {headline(table)}",
+        "page": html.unescape(render(table)),
+        "markdown": table_text.markdown(table).replace("\\", ""),
+        "latex": table_text.latex(table),
+    }
+
+
+@pytest.fixture
+def voc_subset(tmp_path, monkeypatch):
+    """Two images to train on and one to test on, in the place of PASCAL VOC."""
+    year = tmp_path / "data" / "voc-subset" / "VOCdevkit" / "VOC2012"
+    for folder in ("ImageSets/Main", "Annotations", "JPEGImages"):
+        (year / folder).mkdir(parents=True)
+    for split, names in {"train": "ab", "val": "c"}.items():
+        (year / "ImageSets" / "Main" / f"{split}.txt").write_text("\n".join(names))
+        for name in names:
+            Image.new("RGB", (20, 20)).save(year / "JPEGImages" / f"{name}.jpg")
+            box = "<xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax>"
+            thing = f"<object><name>dog</name><bndbox>{box}</bndbox></object>"
+            size = "<size><width>20</width><height>20</height></size>"
+            xml = f"<annotation>{size}{thing}</annotation>"
+            (year / "Annotations" / f"{name}.xml").write_text(xml)
+    monkeypatch.setenv("GAF_DATA", str(tmp_path / "data"))
+
+
+@pytest.mark.usefixtures("voc_subset")
+@pytest.mark.parametrize("scale", ["small", "full"])
+def test_a_subset_in_the_place_of_the_data_is_told_everywhere(scale, tmp_path):
+    plan = make("voc", scale, settings=["arctan(0.1, 20)"], seeds=2)
+    table = written(tmp_path / "t", plan, 0.31, 0.35, 0.3)
+    used = "a subset of voc (train and val of VOC 2012), 2 training and 1 test samples"
+    assert table.title == f"Table IV: its settings on {used}"
+    assert table.about.startswith("Not the paper's data: ")
+    for name, text in every_text(table).items():
+        assert used in text, name
+        assert "on PASCAL VOC 2007" not in text, name
+        assert "nothing learned" not in text.lower(), name
+
+
+def test_other_data_than_the_papers_is_in_the_title(filled):
+    assert filled[0].title == "Table III: its settings on digits"
+
+
+def test_where_nothing_is_learned_there_is_no_verdict(tmp_path):
+    plan = make("voc", settings=["arctan"], seeds=3)
+    assert len(plan.runs()) == 3 * 5  # without f, two functions and their controls
+    table = written(tmp_path / "t", plan, 0.004, 0.009, 0.006, 0.003, 0.008)
+    assert not any(line.learned for line in table.lines)
+    assert "as nothing was learned, the differences between settings tell nothing" in table.about
+    for name, text in every_text(table).items():
+        assert "othing learned here" in text, name
+        assert "may be" not in text, name
+        assert "no difference" not in text, name
+    rows = list(csv.DictReader(io.StringIO(table_text.as_csv(table))))
+    assert {row["gain_verdict"] for row in rows} == {""}
+    assert {row["learned"] for row in rows} == {"False"}
+    # a setting that learns is judged, also where the training without f does not
+    some = written(tmp_path / "other", plan, 0.004, 0.5, 0.3, 0.003, 0.008)
+    assert [line.learned for line in some.lines] == [False, True, False]
+    assert headline(some).startswith("Of 1 settings with f or clipping, over 3 seeds: ")
+    assert "Nothing learned here in 1 of 2 settings" in headline(some)
+
+
+def test_the_floor_is_twice_chance():
+    configs = {name: make(name).entries[0].config for name in ("cifar100", "cifar-adam", "voc")}
+    assert {name: floor(config) for name, config in configs.items()} == {
+        "cifar100": 2.0,
+        "cifar-adam": 20.0,
+        "voc": 1.0,
+    }
 
 
 def test_json_survives(filled):

@@ -178,12 +178,13 @@ def write_run(
             bins = {edge: share / total for edge, share in bins.items()}
             head = {"kind": "gradients", "step": step - 22, "group": 0, "max": 1.0, "nonfinite": 0}
             records.append({**head, **shares, "histogram": bins, "time": {}})
+        train = {"kind": "train", "step": step, "epoch": step / 23}
         loss = 2.3 * math.exp(-4 * score * step / 184) + 0.02 * rng.random()
         if not score:
-            records.append({"kind": "train", "step": step, "loss": "nan", "lr": 0.1, "time": {}})
+            records.append({**train, "loss": "nan", "lr": 0.1, "time": {}})
             records.append({"kind": "diverged", "step": step, "reason": "the loss is nan"})
             break
-        records.append({"kind": "train", "step": step, "loss": loss, "lr": 0.1, "time": {}})
+        records.append({**train, "loss": loss, "lr": 0.1, "time": {}})
         reached = 0.1 + (score - 0.1) * (1 - math.exp(-step / 40)) / (1 - math.exp(-184 / 40))
         records.append({"kind": "test", "step": step, "top1": reached, "loss": loss, "time": {}})
     (place / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))

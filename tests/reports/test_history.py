@@ -101,7 +101,8 @@ def test_figures_of_a_comparison(tmp_path):
 def test_losses_on_the_way_to_inf_do_not_squeeze_the_others(tmp_path):
     comparison = example(tmp_path)
     path = tmp_path / "runs" / "5-0" / "metrics.jsonl"  # diverged
-    path.write_text('{"kind": "train", "step": 1, "loss": 1e34, "time": {}}\n' + path.read_text())
+    huge = '{"kind": "train", "step": 1, "epoch": 0.1, "loss": 1e34, "time": {}}\n'
+    path.write_text(huge + path.read_text())
     _, loss = learning_curves(comparison, histories(comparison, tmp_path), styles(comparison))
     low, high = loss.layout["yaxis"]["range"]
     assert -3 < low < high < 2

@@ -9,8 +9,23 @@ from html.parser import HTMLParser
 import pytest
 
 from gaf.experiments.comparison import Tuning
+from gaf.experiments.comparison import read as read_comparison
+from gaf.experiments.engine.config import read
+from gaf.experiments.grid import digest
+from gaf.experiments.table.fill import conclude, so_far
+from gaf.experiments.table.found import Filled
+from gaf.experiments.table.plan import make
+from gaf.reports import landscape_page, table_page
 from gaf.reports.page import PAGE, write_page
-from tests.reports.example import BASELINE, HOSTILE, ORDINARY, Setting, comparison_of, example
+from tests.reports.example import (
+    BASELINE,
+    HOSTILE,
+    ORDINARY,
+    Setting,
+    comparison_of,
+    example,
+    write_run,
+)
 
 LOADING = ("src", "href", "srcset", "action", "data", "poster", "background", "formaction", "ping")
 
@@ -201,3 +216,76 @@ def test_the_same_comparison_gives_the_same_page(tmp_path):
         write_page(comparison, tmp_path).read_bytes()
         == write_page(comparison, tmp_path).read_bytes()
     )
+
+
+INJECTIONS = (
+    "</script><script>alert(1)</script>",
+    "<!--<script>",
+    "\"'><img src=x onerror=alert(2)>",
+    "javascript:alert(3)",
+    "%{x}<a href='https://example.org'>",
+)
+FIXED = ("kind", "verdict", "status", "scale")  # of a few words each
+
+
+def filled_with(tree, text, key=""):
+    """Every text of a tree, and the keys of its tables of texts, replaced."""
+    if isinstance(tree, dict):
+        free = key in ("changes", "tried", "environment", "versions", "cpu", "data", "train")
+        return {
+            f"{text}{name}" if free else name: filled_with(value, text, name)
+            for name, value in tree.items()
+        }
+    if isinstance(tree, list):
+        return [filled_with(value, f"{text}{i}", key) for i, value in enumerate(tree)]
+    known = key in FIXED or tree in ("inf", "-inf", "nan")
+    return text if isinstance(tree, str) and not known else tree
+
+
+def assert_nothing_acts(page, text, scripts):
+    found = Reader(page)
+    kinds = [tag for tag, _ in found.elements]
+    assert kinds.count("script") == scripts
+    assert not {"img", "a", "iframe", "object", "link", "base"} & set(kinds)
+    for tag, attributes in found.elements:
+        assert not set(attributes) & set(LOADING), (tag, attributes)
+        assert not [name for name in attributes if name.startswith("on")]
+    for script in found.scripts:
+        assert "<!--" not in script
+    json.loads(found.scripts[0])
+    assert text in found.text
+    return found
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_no_text_of_any_file_gets_out_of_its_place(text, tmp_path):
+    """Each of the three pages with every text of its file replaced, and the activation of a run."""
+    example(tmp_path / "c", {BASELINE: ORDINARY[BASELINE], "x": ORDINARY["adam"]})
+    tree = json.loads((tmp_path / "c" / "comparison.json").read_text())
+    rows = [{**row, "setting": f"{i}"} for i, row in enumerate(tree["rows"])]
+    runs = [{**run, "folder": "runs/0-0"} for run in tree["runs"]]
+    hostile_tree = filled_with({**tree, "rows": rows}, text)
+    names = [row["setting"] for row in hostile_tree["rows"]]
+    hostile_tree["runs"] = [{**run, "setting": names[0]} for run in runs]
+    assert_nothing_acts(_page_of(hostile_tree, tmp_path / "c"), text, 3)
+
+    plan = make("voc", settings=["arctan(0.1, 20)"], seeds=1)
+    for config in plan.runs():
+        write_run(tmp_path / "t" / "runs" / digest(config), 0.5, config.seed, None)
+    table = conclude(plan, tmp_path / "t", so_far(plan, tmp_path / "t"))
+    hostile_table = read(filled_with(table.model_dump(mode="json"), text), Filled)
+    assert_nothing_acts(table_page.render(hostile_table), text, 2)
+
+    flat = {"w": [-1.0, 0.0, 1.0], "losses": [1.0, 0.5, 1.0], "each": [], "shape": None}
+    found = {
+        **{"title": text, "checkpoint": text, "said": text, "step": 1, "samples": 2, "seed": 0},
+        "curve": {**flat, "why": text},
+        "surface": {"axis": [0.0, 1.0], "losses": [[1.0, 2.0], [3.0, 4.0]]},
+        "line": {**flat, "to": text},
+    }
+    assert_nothing_acts(landscape_page.render(found), text, 3)
+
+
+def _page_of(tree, folder):
+    (folder / "comparison.json").write_text(json.dumps(tree))
+    return write_page(read_comparison(folder), folder).read_text("utf-8")

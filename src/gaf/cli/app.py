@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from gaf import __version__
+from gaf.cli import terminal
 from gaf.cli.bench import bench
 from gaf.cli.compare import compare
 from gaf.cli.data import data
@@ -39,7 +40,7 @@ app.add_typer(data, name="data")
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"gaf {__version__}")
+        terminal.show(f"gaf {__version__}")
         raise typer.Exit
 
 
@@ -72,7 +73,7 @@ def run(args: Sequence[str]) -> int:
         status = app(list(args) or ["--help"], prog_name="gaf", standalone_mode=False)
         sys.stdout.flush()  # at the latest here one sees that the output cannot be written
     except typer.TyperException as error:
-        print("gaf:", " ".join(error.format_message().split()), file=sys.stderr)
+        terminal.say(" ".join(error.format_message().split()))
         return 2
     except OSError as error:
         return _unwritten(error)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from gaf.cli import terminal
 from gaf.cli.failing import ends_well, said_in_a_sentence
 from gaf.cli.report import WIDTH
 from gaf.cli.trained import NAME, SEEDS, WORKERS, trained
@@ -107,7 +107,7 @@ def _compare(
         log = folders[0] / compare.RUNS / pool.LOG
         with pool.Pool(workers or pool.slots(base), log, pool.gpus(base)) as processes:
             for plan, folder in zip(plans, folders, strict=True):
-                watch = LiveTable(Console(stderr=True))
+                watch = LiveTable(terminal.stderr())
                 found.append(compare.compare(plan, folder, processes, watch, command))
     pages = [_page(each, folder) for each, folder in zip(found, folders, strict=True)]
     if as_json:
@@ -129,7 +129,7 @@ def show(comparison: Comparison, page: Path) -> None:
     """The table, a sentence for each setting, and where the page is."""
     from gaf.reports.tables import Terminal
 
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
+    console = terminal.stdout(WIDTH)
     console.print(Terminal(comparison))
     for row in comparison.rows:
         console.print(Text(f"  {row.setting}: {row.sentence}"), soft_wrap=True)

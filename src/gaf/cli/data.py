@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from gaf.cli import terminal
 from gaf.cli.trained import WORKERS
 from gaf.cli.transfer import Transfer
 from gaf.experiments.data import catalog
@@ -76,7 +75,7 @@ def get_(
 
     Example: gaf data get cifar100
     """
-    console = Console(stderr=True)
+    console = terminal.stderr()
     try:
         with _sentences(), Transfer(console) as transfer:
             got = get(
@@ -88,7 +87,7 @@ def get_(
                 say=transfer.say,
             )
     except KeyboardInterrupt:
-        print("gaf: stopped; the same command goes on from here", file=sys.stderr)
+        terminal.say("stopped; the same command goes on from here")
         return INTERRUPTED
     state = "is in" if got.downloaded else "was already in"
     _publish(f"{got.dataset} ({got.layout}) {state} {got.folder}", asdict(got), as_json)
@@ -110,7 +109,7 @@ def check_(
 
     Example: gaf data check cifar100
     """
-    console = Console(stderr=True)
+    console = terminal.stderr()
     try:
         with _sentences(), Transfer(console) as transfer:
             found = check(
@@ -175,5 +174,5 @@ def _publish(shown: Any, content: dict[str, Any], as_json: bool) -> None:
         return
     if isinstance(shown, str):  # a file name may hold bytes that are no text
         shown = shown.encode(errors="backslashreplace").decode()
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(shown, highlight=False, markup=False, soft_wrap=isinstance(shown, str))
+    console = terminal.stdout(WIDTH)
+    console.print(shown, highlight=False, soft_wrap=isinstance(shown, str))

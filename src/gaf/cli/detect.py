@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import track
 
+from gaf.cli import terminal
 from gaf.cli.failing import said_in_a_sentence
 from gaf.errors import GafError
 
@@ -56,7 +56,7 @@ def detect(
             boxes = [each._asdict() for each in found]
             results.append({"image": str(path), "picture": str(target), "found": boxes})
             if not as_json:
-                print(f"{path}: {_told(found)}; in {target}")
+                terminal.show(f"{path}: {_told(found)}; in {target}")
     if as_json:
         print(json.dumps({"checkpoint": str(detector.step), "images": results}, indent=2))
     return 0
@@ -93,7 +93,7 @@ def _told(found: Sequence[Found]) -> str:
 
 def _with_progress(work: list[tuple[Path, Path]]) -> Any:
     """A bar on a terminal; elsewhere the line of each image tells."""
-    console = Console(stderr=True)
+    console = terminal.stderr()
     return track(work, "images", console=console, transient=True) if sys.stderr.isatty() else work
 
 

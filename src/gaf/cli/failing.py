@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 
+from gaf.cli import terminal
 from gaf.errors import GafError
 
 MISSING = "this needs {}, which is not installed: pip install 'activated-gradients[lab]'"
@@ -47,13 +47,13 @@ def ends_well(command: Sequence[str], *folders: Path) -> Iterator[None]:
     try:
         yield
     except Stopped as stopped:
-        print(f"gaf: {stopped}; go on with: {shlex.join(command)}", file=sys.stderr)
+        terminal.say(f"{stopped}; go on with: {shlex.join(command)}")
         raise typer.Exit(128 + stopped.number) from None
     except KeyboardInterrupt:  # between two grids, or a second Ctrl-C
-        print(f"gaf: stopped; go on with: {shlex.join(command)}", file=sys.stderr)
+        terminal.say(f"stopped; go on with: {shlex.join(command)}")
         raise typer.Exit(128 + signal.SIGINT) from None
     except DiskFull as full:
-        print(f"gaf: {full}", file=sys.stderr)
+        terminal.say(f"{full}")
         raise typer.Exit(1) from None
     except OSError as error:
         if not str(error.filename).startswith(tuple(map(str, folders))):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
+from gaf.cli import terminal
 from gaf.cli.failing import said_in_a_sentence
 from gaf.errors import GafError
 
@@ -61,7 +60,7 @@ def figure(
         print(json.dumps(plain({"figures": results, "page": page}), indent=2))
     else:
         paths = [path for result in results for path in result["files"]]
-        print("\n".join(paths + ([page] if page else [])))
+        terminal.show("\n".join(paths + ([page] if page else [])))
     return 0
 
 
@@ -97,9 +96,9 @@ def _page(settings: Settings, scene: str, out: Path) -> str:
 @contextmanager
 def _working(said: str) -> Iterator[None]:
     """A sign of life; what is wrong with the folder or the disk becomes a sentence."""
-    console = Console(stderr=True)
+    console = terminal.stderr()
     if not console.is_terminal:
-        print(f"{said} ...", file=sys.stderr)
+        terminal.stderr().print(f"{said} ...", highlight=False, soft_wrap=True)
     try:
         with console.status(said) if console.is_terminal else nullcontext():
             yield

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gaf.cli import terminal
 from gaf.cli.failing import said_in_a_sentence
 from gaf.cli.trained import trained_in
 from gaf.errors import GafError
@@ -91,7 +90,7 @@ def _landscape(
     from gaf.tuning.surroundings import look
 
     at = reached(checkpoint, trained_in(run_folder(checkpoint), task))
-    console = Console(stderr=True)
+    console = terminal.stderr()
     console.print(Text(f"the loss around step {at.step} of {at.config.name} ..."), soft_wrap=True)
     found = look(at, samples=samples, side=side, to=to, **settings)
     folder = out or run_folder(checkpoint) / "landscape"
@@ -102,8 +101,8 @@ def _landscape(
     if as_json:
         print(json.dumps(plain({**found, "files": [str(path) for path in paths]})))
     else:
-        print(found["said"])
-        print("\n".join(map(str, paths)))
+        terminal.show(found["said"])
+        terminal.show("\n".join(map(str, paths)))
     return 0
 
 
@@ -111,7 +110,7 @@ def _bench(as_json: bool) -> int:
     from gaf.cli.bench import machine
     from gaf.landscape.slices_bench import measure
 
-    console = Console(stderr=True)
+    console = terminal.stderr()
     found = measure(told=lambda case: console.print(Text(f"{case} ..."), soft_wrap=True))
     if as_json:
         print(json.dumps([asdict(each) for each in found]))
@@ -123,6 +122,5 @@ def _bench(as_json: bool) -> int:
         speeds = f"{each.to_plain:.2f}", f"{each.to_deep:.2f}"
         seconds, far = f"{1e3 * each.seconds:.1f}", f"{each.difference:.0e}"
         table.add_row(each.case, each.method, seconds, *speeds, far)
-    wide = None if sys.stdout.isatty() else WIDTH
-    Console(width=wide, highlight=False).print(machine.line(machine.facts()), table)
+    terminal.stdout(WIDTH).print(machine.line(machine.facts()), table)
     return 0

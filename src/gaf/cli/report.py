@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
+from gaf.cli import terminal
 from gaf.cli.failing import said_in_a_sentence
 from gaf.errors import GafError
 
@@ -53,11 +52,13 @@ def report(
         found = _found(folders)
         if form is Format.page:
             pages = [str(_page(each, folder)) for each, folder in found]
-            print(json.dumps(pages) if as_json else "\n".join(pages))
+            terminal.show(json.dumps(pages) if as_json else "\n".join(pages))
         elif as_json:
             raise GafError("--json is for pages; a table is text already")
         else:
-            print("\n".join(_table(each, form) for each, _ in found), end="")
+            for number, (each, _) in enumerate(found):
+                terminal.show("\n" if number else "", end="")
+                _print_table(each, form)
     return 0
 
 
@@ -109,7 +110,7 @@ def _finished(runs: list[Path]) -> list[Path]:
     done = [run for run in runs if (run / FINISHED).is_file()]
     for run in runs:
         if run not in done:
-            print(f"gaf: left out {run}, which is not finished", file=sys.stderr)
+            terminal.say(f"left out {run}, which is not finished")
     return done
 
 
@@ -124,20 +125,17 @@ def _page(each: Comparison | Filled, folder: Path) -> Path:
         raise GafError(f"the page in {folder} cannot be written: {error.strerror}") from None
 
 
-def _table(each: Comparison | Filled, form: Format) -> str:
+def _print_table(each: Comparison | Filled, form: Format) -> None:
     from gaf.experiments.table.found import Filled
     from gaf.reports import table_text, tables
 
     made_by: Any = table_text if isinstance(each, Filled) else tables
     if form is Format.table:
-        wide = None if sys.stdout.isatty() else WIDTH
-        console = Console(width=wide)
-        with console.capture() as capture:
-            console.print(made_by.Terminal(each))
-        return capture.get()
+        terminal.stdout(WIDTH).print(made_by.Terminal(each))
+        return
     texts = {
         Format.markdown: made_by.markdown,
         Format.csv: made_by.as_csv,
         Format.latex: made_by.latex,
     }
-    return texts[form](each)
+    terminal.show(texts[form](each), end="")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from gaf.cli import terminal
 from gaf.cli.failing import ends_well, said_in_a_sentence
 from gaf.cli.trained import SEEDS, WORKERS
 from gaf.errors import GafError
@@ -149,6 +149,7 @@ def _table(
     as_json: bool,
     command: Sequence[str],
 ) -> int:
+    from gaf.experiments import data
     from gaf.experiments.engine.files import plain
     from gaf.experiments.grid import Stopped
     from gaf.experiments.table import fill, found
@@ -156,7 +157,9 @@ def _table(
 
     fill.check_folder(folder, plan)
     if on is On.here:
-        _check_data(plan)
+        for name, root in _roots(plan).items():  # a dataset that is missing is told once
+            if line := data.stand_in(name, root):
+                terminal.say(line)
     with ends_well(command, folder):
         try:
             with _executor(plan, folder / fill.RUNS, on, address, workers) as executor:
@@ -172,17 +175,10 @@ def _table(
     return 0
 
 
-def _check_data(plan: Plan) -> None:
-    """Say once that a dataset is missing, not for each run."""
-    from gaf.experiments.data import catalog
-    from gaf.experiments.data.layouts import at_home, default_root
-
-    for entry in plan.entries:
-        task = entry.config.task
-        if task.own or not catalog.find(task.data).layouts:  # nothing to place
-            continue
-        root = task.data_options.get("root")
-        catalog.find(task.data).place(at_home(root) if isinstance(root, str) else default_root())
+def _roots(plan: Plan) -> dict[str, Any]:
+    """The datasets that a plan trains on, and the folder that each is looked for in."""
+    tasks = [entry.config.task for entry in plan.entries]
+    return {task.data: task.data_options.get("root") for task in tasks if not task.own}
 
 
 def _executor(
@@ -217,24 +213,34 @@ def _watch(plan: Plan) -> LiveTable:
                 found,
             )
 
-    return ByModel(Console(stderr=True))
+    return ByModel(terminal.stderr())
 
 
 def _dry_run(plan: Plan, folder: Path, on: On, workers: int | None, as_json: bool) -> int:
-    from gaf.experiments import pool
+    from gaf.experiments import data, pool
     from gaf.experiments.table import cost, fill
     from gaf.reports import table_cost
 
-    def say(text: str) -> None:
-        print(f"gaf: {text}", file=sys.stderr)
-
-    left = cost.left_to_do(plan.runs(), folder / fill.RUNS, say)
+    missing = []
+    for name, root in _roots(plan).items() if on is On.here else ():
+        try:
+            line = data.stand_in(name, root)
+        except data.DataError as error:
+            line = str(error)
+        if line:
+            missing.append(line)
+            terminal.say(f"{line}; the cost is that of training on the whole of it")
+    left = cost.left_to_do(plan.runs(), folder / fill.RUNS, terminal.say)
     at_once = None if on is On.ray else workers or pool.slots(plan.entries[0].config)
     bill = cost.bill(left, at_once)
     if as_json:
-        print(json.dumps({**asdict(bill), "runs": [cost.as_json(each) for each in left]}))
+        print(
+            json.dumps(
+                {**asdict(bill), "missing": missing, "runs": [cost.as_json(each) for each in left]}
+            )
+        )
         return 0
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
+    console = terminal.stdout(WIDTH)
     console.print(table_cost.listed(left))
     for sentence in table_cost.sentences(bill):
         console.print(Text(sentence), soft_wrap=True)
@@ -246,7 +252,7 @@ def show(filled: Filled, files: Sequence[Path]) -> None:
     from gaf.reports.table_page import headline
     from gaf.reports.table_text import Terminal
 
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
+    console = terminal.stdout(WIDTH)
     console.print(Terminal(filled))
     console.print(Text(filled.about), soft_wrap=True)
     console.print(Text(headline(filled)), soft_wrap=True)

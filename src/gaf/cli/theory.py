@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gaf.cli import terminal
 from gaf.cli.failing import said_in_a_sentence
 from gaf.errors import GafError
 
@@ -57,16 +56,16 @@ def theory(
         records = [statement.record(findings) for statement, findings in results]
         print(json.dumps(plain({"seed": seed, "statements": records}), indent=2))
     elif markdown:
-        print(page(results, seed), end="")
+        terminal.show(page(results, seed), end="")
     elif name:
-        print(detail(*results[0]), end="")
+        terminal.show(detail(*results[0]), end="")
     else:
         _print_summary(results)
     return 0
 
 
 def _checked(statements: list[Statement], seed: int) -> Iterator[tuple[Statement, Findings]]:
-    console = Console(stderr=True)
+    console = terminal.stderr()
     with _one_thread():
         for statement in statements:
             said = f"{statement.title}: {statement.subject}"
@@ -74,7 +73,7 @@ def _checked(statements: list[Statement], seed: int) -> Iterator[tuple[Statement
                 with console.status(said):
                     findings = statement.check(seed)
             else:
-                print(f"{said} ...", file=sys.stderr, flush=True)
+                terminal.stderr().print(f"{said} ...", highlight=False, soft_wrap=True)
                 findings = statement.check(seed)
             yield statement, findings
 
@@ -95,8 +94,7 @@ def _one_thread() -> Iterator[None]:
 def _print_summary(results: list[tuple[Statement, Findings]]) -> None:
     from gaf.theory.statements.words import SUMMARY, summary_rows
 
-    console = Console()
-    console = console if console.is_terminal else Console(width=WIDTH)
+    console = terminal.stdout(WIDTH)
     table = Table(box=None, pad_edge=False)
     for column in SUMMARY:
         table.add_column(column)
@@ -107,4 +105,4 @@ def _print_summary(results: list[tuple[Statement, Findings]]) -> None:
         for part in findings.parts:
             if part.sound and part.sound.failures:
                 console.print(Text(f"{statement.title} is violated: {part.sound.example}"))
-    print("\nMore on one of them: gaf theory --statement theorem-3")
+    terminal.show("\nMore on one of them: gaf theory --statement theorem-3")

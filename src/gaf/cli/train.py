@@ -6,15 +6,13 @@ import json
 import os
 import shlex
 import signal
-import sys
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
+from gaf.cli import terminal
 from gaf.cli.failing import said_in_a_sentence
 from gaf.cli.trained import NAME, trained, trained_in
 from gaf.errors import GafError
@@ -85,15 +83,19 @@ def _list(within: str | None, as_json: bool) -> int:
     for heading, group in recipes.groups().items():
         names = [each.name for each in group if each.name in found]
         if names:
-            print(heading)
+            terminal.show(heading)
         for name in names:
             variants = sum(other.startswith((f"{name}-", f"{name}@")) for other in names)
             if within is not None:
-                print(f"    {name}")
+                terminal.show(f"    {name}")
             elif not any(name.startswith((f"{other}-", f"{other}@")) for other in names):
-                print(f"    {name:<40} and {variants} variants" if variants else f"    {name}")
+                terminal.show(
+                    f"    {name:<40} and {variants} variants" if variants else f"    {name}"
+                )
     if within is None:
-        print("\nVariants (functions, clipping, controls) of one: gaf train --list digits-cnn-sgdm")
+        terminal.show(
+            "\nVariants (functions, clipping, controls) of one: gaf train --list digits-cnn-sgdm"
+        )
     return 0
 
 
@@ -126,25 +128,24 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
     from gaf.experiments.engine.progress import ConsoleProgress
     from gaf.experiments.engine.signals import Interrupted
 
-    warnings.showwarning = _warn
+    warnings.showwarning = terminal.warn
     before = (folder / FINISHED).is_file()
     if not before and _first() and (line := _subset(config)):
-        print(f"gaf: {line}", file=sys.stderr)
+        terminal.say(line)
     try:
-        result = run.train(config, folder, progress=ConsoleProgress(Console(stderr=True)))
+        result = run.train(config, folder, progress=ConsoleProgress(terminal.stderr()))
     except Interrupted as stopped:
         if _first():
             own = f" --task {shlex.quote(config.task.kind)}" if config.task.own else ""
-            print(
-                f"gaf: stopped at step {stopped.step}; go on with: "
-                f"gaf train --resume {shlex.quote(str(folder))}{own}",
-                file=sys.stderr,
+            terminal.say(
+                f"stopped at step {stopped.step}; go on with: "
+                f"gaf train --resume {shlex.quote(str(folder))}{own}"
             )
         return 128 + stopped.number
     except KeyboardInterrupt:  # a second Ctrl-C, or one before the training had begun
         return 128 + signal.SIGINT
     except run.DiskFull as full:
-        print(f"gaf: {full}", file=sys.stderr)
+        terminal.say(str(full))
         return 1
     except OSError as error:
         place = Path(error.filename) if isinstance(error.filename, str) else None
@@ -153,8 +154,8 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
         raise GafError(f"{error.filename} cannot be written: {error.strerror}") from None
     if _first():
         if before:
-            print("gaf: this run was finished before; nothing was trained", file=sys.stderr)
-        print(json.dumps(_plain(result)) if as_json else _sentence(result))
+            terminal.say("this run was finished before; nothing was trained")
+        terminal.show(json.dumps(_plain(result)) if as_json else _sentence(result))
     return 0
 
 
@@ -174,7 +175,7 @@ def _subset(config: RunConfig) -> str:
 def _plain(result: Result) -> dict[str, Any]:
     from gaf.experiments.engine.files import plain
 
-    return plain({**asdict(result), "folder": str(result.folder)})
+    return plain({**dict(result), "folder": str(result.folder)})
 
 
 def _sentence(result: Result) -> str:
@@ -191,7 +192,3 @@ def _sentence(result: Result) -> str:
 def _first() -> bool:
     """Whether this is the first of several processes, or the only one."""
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK"))
-
-
-def _warn(message: Warning | str, *_: Any) -> None:
-    print(f"gaf: warning: {message}", file=sys.stderr)

@@ -16,6 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
 from gaf.experiments.data.download import Report
 
@@ -61,12 +62,12 @@ class Transfer:
 
     def say(self, text: str) -> None:
         """A line, above the bar where there is one."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(Text(text), soft_wrap=True)
 
     def _tell(self, name: str, done: int, total: int | None, text: str, columns: tuple) -> None:
         if self._console.is_terminal:
             if self._bar is None:
-                first = (TextColumn("{task.description}"), BarColumn())
+                first = (TextColumn("{task.description}", markup=False), BarColumn())
                 self._bar = Progress(
                     *first, *columns, TimeRemainingColumn(), console=self._console, transient=True
                 )

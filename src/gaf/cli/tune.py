@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from gaf.cli import terminal
 from gaf.cli.compare import show as show_comparison
 from gaf.cli.failing import ends_well, said_in_a_sentence
 from gaf.cli.trained import NAME, SEEDS, WORKERS, trained
@@ -128,7 +127,7 @@ def _tune(
     if seeds:
         check.plan(config, others, seeds)  # a name that does not exist is refused before the race
     check_folder(folder)
-    console = Console(stderr=True)
+    console = terminal.stderr()
 
     def told(text: str) -> None:
         console.print(Text(text), soft_wrap=True)
@@ -169,7 +168,7 @@ def _tune(
 
 def show(found: dict[str, Any], page: Path) -> None:
     """The reasoning, the table, the verdict, the line to copy, and where the page is."""
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
+    console = terminal.stdout(WIDTH)
     for subject, sentence in found["reasons"]:
         console.print(Text(f"{subject}: {sentence}"), soft_wrap=True)
     console.print(_race(found))
@@ -198,7 +197,7 @@ def _race(found: dict[str, Any]) -> Table:
     table.add_column("from")
     for each in found["raced"][:SHOWN]:
         second = ", ".join(map(_shown, each["second"]))
-        table.add_row(escape(each["name"]), _shown(each["first"]), second, each["source"])
+        table.add_row(each["name"], _shown(each["first"]), second, each["source"])
     return table
 
 
@@ -208,11 +207,11 @@ def _final(found: dict[str, Any]) -> Table:
     table = Table(title=f"final: {score['name']} after {steps} steps, {n} seeds")
     for column in ("setting", "scores", "the winner's gain [95 %]", "verdict"):
         table.add_column(column)
-    table.add_row(escape(found["winner"]["name"]), " ".join(map(_shown, score["winner"])), "", "")
+    table.add_row(found["winner"]["name"], " ".join(map(_shown, score["winner"])), "", "")
     for each in found["against"]:
         gain = f"{_shown(each['mean'])} [{_shown(each['low'])}, {_shown(each['high'])}]"
         scores = " ".join(map(_shown, each["scores"]))
-        table.add_row(escape(each["name"]), scores, gain, each["verdict"])
+        table.add_row(each["name"], scores, gain, each["verdict"])
     return table
 
 

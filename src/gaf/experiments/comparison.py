@@ -7,18 +7,17 @@ Curves and gradient statistics stay in the run folders: ``comparison.runs`` name
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from gaf.errors import GafError
 from gaf.experiments.engine import config as configs
-from gaf.experiments.engine.config import Config
-from gaf.experiments.engine.files import number, write_json
+from gaf.experiments.engine.config import Config, Number, Whole
+from gaf.experiments.engine.files import write_json
 
 COMPARISON = "comparison.json"
 
-Number = Annotated[float, BeforeValidator(number)]  # inf and nan are strings in JSON
 Kind = Literal["baseline", "tuned", "control", "function", "rule"]
 
 
@@ -35,7 +34,7 @@ class Difference(Config):
     high: Number
     p: Number
     p_corrected: Number
-    n: int
+    n: Whole
     verdict: Literal["better", "worse", "no difference"]
 
     @model_validator(mode="before")
@@ -80,15 +79,15 @@ class Row(Config):
     scores: tuple[Number | None, ...]
     mean: Number | None
     std: Number | None
-    diverged: int
-    failed: dict[int, str]
+    diverged: Whole
+    failed: dict[Whole, str]
     vs_baseline: Difference | None
     control: str | None
     vs_control: Difference | None
     train_test_gap: Number | None
     seconds_per_step: Number | None
     steps_to_baseline: Number | None
-    reached: int
+    reached: Whole
     at_chance: bool = False
     verdict: Literal["baseline", "better", "worse", "no difference", "nothing learned", "failed"]
     sentence: str
@@ -98,7 +97,7 @@ class RunRef(Config):
     """A run of the comparison: setting and seed, its folder seen from the comparison's, what came of it."""
 
     setting: str
-    seed: int
+    seed: Whole
     folder: str
     status: Literal["finished", "diverged", "failed"]
     score: Number | None
@@ -112,7 +111,7 @@ class Tuning(Config):
     score is the test score, as there is no other: that favours the tuned baseline, never a function.
     """
 
-    seeds: tuple[int, ...]
+    seeds: tuple[Whole, ...]
     tried: dict[str, Number | None]
     chosen: str
 
@@ -126,19 +125,30 @@ class Comparison(Config):
     that differ when the same comparison is made again on the same machine.
     """
 
+    noun: ClassVar[str] = "comparison"
+
     title: str
     task: str
     score_name: str
     higher_is_better: bool
     chance: Number | None = None
-    seeds: tuple[int, ...]
+    seeds: Annotated[tuple[Whole, ...], Field(min_length=1)]
     baseline: str
-    rows: tuple[Row, ...]
+    rows: Annotated[tuple[Row, ...], Field(min_length=1)]
     runs: tuple[RunRef, ...]
     tuning: Tuning | None
     command: tuple[str, ...]
-    environment: dict[str, Any]
+    environment: dict[str, JsonValue]
     created: str  # ISO 8601, UTC
+
+    @model_validator(mode="after")
+    def _whole(self) -> Comparison:
+        names = [row.setting for row in self.rows]
+        if len({*names}) < len(names):
+            raise GafError("a setting has two rows")
+        if any(len(row.scores) != len(self.seeds) for row in self.rows):
+            raise GafError("a row does not have a score for each seed")
+        return self
 
     def row(self, setting: str) -> Row:
         """The row of a setting, by any of its names."""
@@ -167,9 +177,6 @@ def read(folder: Path) -> Comparison:
         raise GafError(f"{folder} holds no comparison: there is no {COMPARISON}")
     from gaf.experiments.sentences import sentences
 
-    try:
-        found = configs.read(path.read_bytes(), Comparison)
-    except ValueError as error:
-        raise GafError(f"{path}: {error}") from None
+    found = configs.read_file(path, Comparison)
     # what is said follows from the record, and may be said otherwise than when it was written
     return found.model_copy(update={"rows": sentences(found.rows, found.tuning)})

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from gaf.errors import GafError
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
-from gaf.experiments.engine.files import read_json
+from gaf.experiments.engine.files import LONGEST
 from gaf.experiments.engine.identity import Identity, identify_all
 from gaf.experiments.engine.result import Result, read_result
 from gaf.experiments.engine.signals import listening
@@ -143,8 +143,7 @@ def check_place(folder: Path, what: str, record: str | None = None) -> None:
 
 def machine(run: Path) -> dict[str, Any]:
     """What a run recorded about the machine, without what is the run's own."""
-    found = read_json(run / folders.ENVIRONMENT)
-    return {key: found[key] for key in found if key not in ("command", "time", "resumed")}
+    return folders.read_environment(run).machine()
 
 
 def run_grid(
@@ -197,7 +196,7 @@ def finished(folder: Path) -> Outcome | None:
         return None
     try:
         return Outcome(folder, read_result(folder))
-    except (ValueError, KeyError, TypeError):
+    except GafError:
         raise GafError(
             f"{folder / folders.FINISHED} is damaged; remove {folder} to run it again"
         ) from None
@@ -223,7 +222,7 @@ def _outcome(future: Future[None], place: Place) -> Outcome:
     try:
         future.result()
     except RunFailed as failed:
-        return Outcome(folder, None, str(failed))
+        return Outcome(folder, None, str(failed)[:LONGEST])
     there = folders.read_identity(folder)
     if there is None or (changed := place.identity.difference(there)):
         what = changed if there else "the code or the data has changed"

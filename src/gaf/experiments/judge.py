@@ -12,7 +12,7 @@ from gaf.experiments.engine import record
 from gaf.experiments.grid import Outcome
 from gaf.experiments.sentences import sentences
 from gaf.experiments.settings import Setting
-from gaf.experiments.statistics import Paired, holm, paired, verdict
+from gaf.experiments.statistics import Paired, deviation, holm, paired, verdict
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,16 @@ def history(outcome: Outcome) -> History:
     result = outcome.result
     assert result is not None
     records = record.read(outcome.folder)
-    tests = [(each["step"], each[result.score_name]) for each in records if each["kind"] == "test"]
+    tests = [
+        (each["step"], each[result.score_name])
+        for each in records
+        if each["kind"] == "test" and result.score_name in each
+    ]
     trained = [each for each in records if each["kind"] == "train"]
     gap = None
     if trained and not result.diverged and "loss" in result.final:
         last = [each["loss"] for each in trained if each["epoch"] > trained[-1]["epoch"] - 1]
-        gap = result.final["loss"] - statistics.fmean(last)
+        gap = result.final["loss"] - _mean(last)
     return History(tuple(tests), gap)
 
 
@@ -142,7 +146,7 @@ class Table:
             changes=changes(self.baseline.setting, entry.setting),
             scores=scores,
             mean=_mean(there) if there else None,
-            std=_std(there),
+            std=deviation(there),
             diverged=sum(each.result.diverged for each in outcomes if each.result),
             failed=failed,
             vs_baseline=vs_baseline,
@@ -205,12 +209,6 @@ def changes(baseline: Setting, setting: Setting) -> dict[str, str]:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _std(values: Sequence[float]) -> float | None:
-    if len(values) < 2 or not all(map(math.isfinite, values)):
-        return None
-    return statistics.stdev(values)
 
 
 def _median_or_never(steps: Sequence[float]) -> float | None:

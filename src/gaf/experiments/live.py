@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -88,7 +87,7 @@ class LiveTable(Watch):
 
     def _table(self) -> RenderableType:
         title = next(iter(self._configs.values())).name.partition(": ")[0]
-        table = Table(title=escape(title), min_width=NARROWEST)
+        table = Table(title=Text(title), min_width=NARROWEST)
         for column in ("setting", "runs", "now", "score so far"):
             table.add_column(column, justify="left" if column == "setting" else "right")
         for name, keys in self._by_name().items():
@@ -98,7 +97,7 @@ class LiveTable(Watch):
             failed = sum(each.result is None for each in ended)
             score = f"{sum(scores) / len(scores):.4g}" if scores else ""
             score += f" ({failed} failed)" if failed else ""
-            table.add_row(escape(name), f"{len(ended)}/{len(keys)}", " ".join(now), score)
+            table.add_row(Text(name), f"{len(ended)}/{len(keys)}", " ".join(now), score)
         left = self.left()
         told = f"{len(self._outcomes)} of {len(self._configs)} runs"
         told += f", {clock(left)} left" if left is not None else ""

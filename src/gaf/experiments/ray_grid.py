@@ -24,6 +24,7 @@ from gaf.errors import GafError
 from gaf.experiments.engine import checkpoint
 from gaf.experiments.engine.config import RunConfig
 from gaf.experiments.engine.files import DiskFull
+from gaf.experiments.engine.printable import printable
 from gaf.experiments.engine.state import CHECKPOINTS
 from gaf.experiments.grid import LOOK, RunFailed
 from gaf.experiments.pool import ATTEMPTS, PATIENCE
@@ -194,7 +195,8 @@ class RayGrid:
         job.step = step
         if job.lost >= ATTEMPTS:
             raise RunFailed(f"the process died {ATTEMPTS} times at the same place: {reason}")
-        print(f"{job.config.name}, seed {job.config.seed}: {reason}; it goes on at step {step}")
+        name = printable(f"{job.config.name}, seed {job.config.seed}: {reason}")
+        print(f"{name}; it goes on at step {step}")
         self._start(job)
 
 

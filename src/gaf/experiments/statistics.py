@@ -8,6 +8,7 @@ them. (A percentile bootstrap covers 83 % instead of 95 % at five seeds; t cover
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -78,6 +79,21 @@ def paired(scores: Sequence[float | None], reference: Sequence[float | None]) ->
 def _mean(values: Sequence[float]) -> float:
     """NaN where inf meets -inf, which fsum would refuse."""
     return sum(values) / len(values)
+
+
+def deviation(scores: Sequence[float]) -> float | None:
+    """The standard deviation; None where there are fewer than two scores, or one is infinite.
+
+    Example:
+        >>> deviation([1.0, 3.0]), deviation([1.0]), deviation([1e308, -1e308])
+        (1.4142135623730951, None, inf)
+    """
+    if len(scores) < 2 or not all(map(math.isfinite, scores)):
+        return None
+    try:
+        return statistics.stdev(scores)
+    except OverflowError:
+        return math.inf
 
 
 def sign_test(differences: Sequence[float]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -162,28 +161,32 @@ def _above(places: Sequence[Path]) -> Path:
 
 def _environment(places: Sequence[Path], above: Path) -> dict[str, Any]:
     """What the first run recorded about the machine, and the command of each."""
-    first, *others = [_recorded(place) for place in places]
-    began = str(first.pop("time", {}).get("began", ""))
-    own = first.pop("command", [])
-    first.pop("resumed", None)
-    if not others:
-        return {"command": tuple(own), "created": began, "environment": first}
-    commands = (own, *(each.get("command", []) for each in others))
+    recorded = [_recorded(place) for place in places]
+    commands = [_command(each) for each in recorded]
+    first = recorded[0]
+    began = str(first.time.get("began", "")) if first else ""
+    facts = first.machine() if first else {}
+    if len(places) == 1:
+        return {"command": tuple(commands[0]), "created": began, "environment": facts}
     names = [place.relative_to(above).as_posix() for place in places]
     return {
         "command": ("gaf", "report", *names),
         "created": began,
-        "environment": {**first, "trained by": dict(zip(names, commands, strict=True))},
+        "environment": {**facts, "trained by": dict(zip(names, commands, strict=True))},
     }
 
 
-def _recorded(place: Path) -> dict[str, Any]:
-    """A run's environment.json; nothing where that is not there or not readable."""
+def _recorded(place: Path) -> folders.Environment | None:
+    """A run's environment; None where that is not there or not readable."""
     try:
-        found = dict(json.loads((place / folders.ENVIRONMENT).read_text("utf-8")))
-        program, *rest = map(str, found.get("command") or [""])
-        # how the program was found on that machine is nobody's business
-        command = [Path(program).name, *rest] if program else []
-        return {**found, "command": command, "time": dict(found.get("time", {}))}
-    except (OSError, ValueError, TypeError):
-        return {}
+        return folders.read_environment(place)
+    except GafError:
+        return None
+
+
+def _command(recorded: folders.Environment | None) -> list[str]:
+    """The command of a run, without the place of the program: that is nobody's business."""
+    if recorded is None or not recorded.command:
+        return []
+    program, *rest = recorded.command
+    return [Path(program).name, *rest]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 from gaf.errors import GafError
 from gaf.experiments.comparison import Comparison
 from gaf.experiments.engine import record
+from gaf.experiments.engine.files import read_json
 from gaf.experiments.engine.folder import CONFIG
 
 POINTS = 400  # of a curve on the page; more cannot be told apart
@@ -60,30 +59,27 @@ def histories(comparison: Comparison, folder: Path) -> dict[str, list[History]]:
 
 def read(folder: Path, seed: int, score_name: str) -> History:
     """The records of a run; GafError says in one sentence which file is damaged."""
-    path = folder / record.METRICS
     loss, score, seen, diverged = {}, {}, [], None
-    try:
-        for each in record.read(folder):
-            kind, step = each["kind"], int(each["step"])
-            if kind == "train":
-                loss[step] = float(each["loss"])
-            elif kind == "test" and score_name in each:
-                score[step] = float(each[score_name])
-            elif kind == "gradients":
-                seen.append({**each, "step": step})
-            elif kind == "diverged":
-                diverged = step
-    except (ValueError, KeyError, TypeError) as error:
-        raise GafError(f"{path} is damaged: {type(error).__name__}: {error}") from None
+    for each in record.read(folder):
+        kind, step = each["kind"], each["step"]
+        if kind == "train":
+            loss[step] = each["loss"]
+        elif kind == "test" and score_name in each:
+            score[step] = each[score_name]
+        elif kind == "gradients":
+            seen.append(each)
+        elif kind == "diverged":
+            diverged = step
     return History(seed, loss, score, tuple(seen), diverged, _activation(folder))
 
 
 def _activation(folder: Path) -> str | None:
     """As text: a function of the user's own may not be registered here."""
     try:
-        return json.loads((folder / CONFIG).read_text("utf-8"))["optimizer"]["activation"]
-    except (OSError, ValueError, KeyError, TypeError):
+        found = read_json(folder / CONFIG)["optimizer"]["activation"]
+    except (GafError, KeyError, TypeError):
         return None
+    return found if isinstance(found, str) else None
 
 
 def band(curves: Iterable[Curve]) -> Band:
@@ -100,7 +96,8 @@ def band(curves: Iterable[Curve]) -> Band:
                 at[step].append(value)
     steps = thin(sorted(at))
     values = [at[step] for step in steps]
-    return Band(steps, [*map(statistics.fmean, values)], [*map(min, values)], [*map(max, values)])
+    means = [sum(some) / len(some) for some in values]  # inf where the sum is beyond a float
+    return Band(steps, means, [*map(min, values)], [*map(max, values)])
 
 
 def thin(steps: Sequence[int], most: int = POINTS) -> list[int]:

@@ -10,6 +10,7 @@ from gaf.experiments.recipes.paper import WITHOUT
 from gaf.experiments.table.found import Filled, Line, Scores
 from gaf.reports import numbers
 
+NOTHING_LEARNED = "nothing learned here"
 DIGITS = 2  # as the paper prints percents
 SHOWN = ("top5",)  # of the figures beside the score: the others are too many for a column each
 
@@ -37,7 +38,7 @@ def columns(table: Filled) -> tuple[Column, ...]:
     """Those that say something in this table."""
     found = [Column("model", "As the paper calls it.", lambda line: line.model)]
     if len({line.data for line in table.lines}) > 1:
-        found.insert(0, Column("data", "What it was trained on.", lambda line: line.data))
+        found.insert(0, Column("data", "What the paper trained it on.", lambda line: line.data))
     n = len(table.seeds)
     over = "one run" if n == 1 else f"mean ± standard deviation over {n} seeds"
     found += [
@@ -155,10 +156,17 @@ def main_and_note(found: Scores | None) -> tuple[str, str]:
     return f"{number(found.mean)}{spread}", note
 
 
+def word(line: Line, difference: Difference | None) -> str:
+    """The verdict on a difference; '' where there is none to give."""
+    return difference.verdict if difference and line.learned else ""
+
+
 def verdict(line: Line) -> str:
     """In words; nothing for the baseline."""
     if line.gain is None:
         return "" if line.setting == WITHOUT else numbers.NOTHING
+    if not line.learned:
+        return NOTHING_LEARNED
     if line.beyond is None or line.beyond.verdict == line.gain.verdict:
         return line.gain.verdict
     return f"{line.gain.verdict} (control: {line.beyond.verdict})"

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import gaf
+from gaf.experiments.comparison import Difference
 from gaf.experiments.engine.files import write_whole
 from gaf.experiments.table.found import Filled, Line, Scores
 from gaf.reports import sections, table_text
 from gaf.reports.html import Html, join, tag
 from gaf.reports.page import PAGE
 from gaf.reports.plain_page import document
-from gaf.reports.table_columns import Column, columns, main_and_note, number
+from gaf.reports.table_columns import Column, columns, main_and_note, number, word
 
 TEXTS = {
     "table.md": table_text.markdown,
@@ -72,10 +73,20 @@ def _parts(table: Filled) -> list[Html]:
 
 def headline(table: Filled) -> str:
     """What came out, in one sentence."""
-    lines = [line for line in table.lines if line.gain is not None]
+    compared = [line for line in table.lines if line.gain is not None]
     n = len(table.seeds)
-    if not lines:
+    if not compared:
         return "There is nothing to compare yet."
+    lines = [line for line in compared if line.learned]
+    lost = len(compared) - len(lines)
+    if lost:
+        none = (
+            f"Nothing learned here in {lost} of {len(compared)} settings: neither they nor the training "
+            "without f score more than twice chance or 1 %, so their differences tell nothing."
+        )
+        if not lines:
+            return none
+        return f"{headline(table.model_copy(update={'lines': tuple(lines)}))} {none}"
     over = f"Of {len(lines)} settings with f or clipping"
     if n == 1:
         above = sum(line.gain.mean > 0 for line in lines if line.gain)
@@ -121,7 +132,7 @@ def _cell(line: Line | None) -> Html:
     if line.control:
         main, note = main_and_note(line.control)
         parts += [tag("small", f"control {main}"), tag("small", note) if note else ""]
-    return tag("td", *parts, class_=line.gain.verdict.split()[0] if line.gain else None)
+    return tag("td", *parts, class_=_class(line, line.gain))
 
 
 def _lines(table: Filled) -> Html:
@@ -155,10 +166,20 @@ def _entry(column: Column, line: Line, reach: float) -> Html:
             return tag("th", text, scope="row")
         return tag("td", text, class_="text")
     value, difference = column.value(line), column.difference(line)
-    drawn = sections.whisker(difference, reach) if difference else ""
-    word = difference.verdict.split()[0] if difference else None
+    drawn = sections.whisker(difference, reach) if difference and line.learned else ""
     note = tag("small", column.note(line)) if column.note(line) else ""
-    return tag("td", text, note, drawn, data_value=value if _finite(value) else None, class_=word)
+    return tag(
+        "td",
+        text,
+        note,
+        drawn,
+        data_value=value if _finite(value) else None,
+        class_=_class(line, difference),
+    )
+
+
+def _class(line: Line, difference: Difference | None) -> str | None:
+    return word(line, difference).partition(" ")[0] or None  # "no" of "no difference"
 
 
 def _finite(value: float | None) -> bool:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gaf.experiments.comparison import Difference
 from gaf.experiments.table.found import Filled, Line, Scores
-from gaf.reports.table_columns import Column, columns
+from gaf.reports.table_columns import Column, columns, word
 from gaf.reports.tables import COLOURS, LATEX, MARKDOWN, fitted, one_line
 
 # What a narrow terminal goes without, in this order.
@@ -47,8 +47,7 @@ class Terminal:
     def _cell(self, column: Column, line: Line, first: bool, wide: bool) -> Text:
         if column.title in ("data", "model") and not first:
             return Text("")
-        difference = column.difference(line)
-        style = COLOURS.get(difference.verdict, "") if difference else ""
+        style = COLOURS.get(word(line, column.difference(line)), "")
         return Text(one_line(column.entry(line) if wide else column.text(line)), style)
 
 
@@ -122,9 +121,10 @@ def _figures(line: Line, seeds: Sequence[int]) -> dict[str, Any]:
         "paper": line.paper,
         "paper_gain": line.paper_gain,
         **_scores("ours", line.ours, seeds),
-        **_difference("gain", line.gain),
+        "learned": line.learned,
+        **_difference("gain", line, line.gain),
         **_scores("control", line.control, seeds),
-        **_difference("beyond_control", line.beyond),
+        **_difference("beyond_control", line, line.beyond),
         **{f"paper_{name}": each.paper for name, each in line.beside.items()},
         **{name: each.ours for name, each in line.beside.items()},
     }
@@ -143,6 +143,7 @@ def _scores(prefix: str, scores: Scores | None, seeds: Sequence[int]) -> dict[st
     }
 
 
-def _difference(prefix: str, difference: Difference | None) -> dict[str, Any]:
-    keys = ("mean", "low", "high", "p", "p_corrected", "n", "verdict")
-    return {f"{prefix}_{key}": getattr(difference, key, None) for key in keys}
+def _difference(prefix: str, line: Line, difference: Difference | None) -> dict[str, Any]:
+    keys = ("mean", "low", "high", "p", "p_corrected", "n")
+    found = {f"{prefix}_{key}": getattr(difference, key, None) for key in keys}
+    return {**found, f"{prefix}_verdict": word(line, difference) or None}

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gaf.experiments.comparison import Comparison, Difference, Row
+from gaf.experiments.engine.printable import printable
 from gaf.reports.columns import Column, columns, nothing_learned
 
 # What a narrow terminal goes without, in this order.
@@ -182,4 +183,4 @@ def one_line(text: str) -> str:
         >>> one_line("a\x1b[31m\nb")
         'a [31m b'
     """
-    return "".join(char if char.isprintable() else " " for char in text)
+    return printable(text).replace("\n", " ")

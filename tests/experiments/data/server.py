@@ -19,6 +19,7 @@ class Site:
         ranges: whether a range is honoured.
         cuts: for each request in turn, after how many bytes of the body the connection breaks; None: never.
         statuses: for each request in turn, a status to answer with instead; 0: none.
+        reason: what it says beside a status of failure; unset: what HTTP has for it.
         length: whether it says how long a file is, or what it says instead.
         total: what it says of the length of the whole where it sends a part; unset: the truth.
         moved: path -> the address that it sends on to.
@@ -29,6 +30,7 @@ class Site:
     ranges: bool = True
     cuts: list[int | None] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
+    reason: str | None = None
     length: bool | str = True
     total: str = ""
     moved: dict[str, str] = field(default_factory=dict)
@@ -53,7 +55,7 @@ def serve(site: Site) -> Iterator[Site]:
                 self.end_headers()
                 return
             if status or content is None:
-                self.send_error(status or 404)
+                self.send_error(status or 404, site.reason)
                 return
             start = 0
             if asked and site.ranges:

@@ -226,6 +226,19 @@ def detections_of(edges, scores):
     return found[found[:, 0] >= 0]
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("what", ["logits", "numbers"])
+def test_outputs_that_are_not_finite_give_no_detection(what, bad):
+    """The box beside them is still found; 250 bad ones do not push it out of the candidates."""
+    defaults = torch.full((251, 4), 0.5)
+    given = {"logits": torch.zeros(1, 251, 2), "numbers": torch.zeros(1, 251, 4)}
+    given["logits"][0, :, 1] = torch.cat((torch.full((250,), 5.0), torch.tensor([3.0])))
+    given[what][0, :250, 1] = bad
+    found = nms.detect(given["logits"], given["numbers"], defaults)[0]
+    assert found.isfinite().all()
+    assert found[found[:, 0] >= 0][:, 1].tolist() == pytest.approx([1 / (1 + math.exp(-3))])
+
+
 @pytest.mark.parametrize(("overlap", "kept"), [(0.44, 2), (0.46, 1)])
 def test_two_boxes_are_one_object_from_an_overlap_of_045(overlap, kept):
     shift = 0.2 * (1 - overlap) / (1 + overlap)

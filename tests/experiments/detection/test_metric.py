@@ -142,3 +142,11 @@ def test_brute_force_on_annotations(data_dir, seed):
             brute.area(verdicts, to_find), abs=1e-12, nan_ok=True
         )
     assert 0.05 < ours.means()[0] < 0.95
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_is_never_right(bad):
+    for wrong in ((0, 0, bad, BOX), (0, 0, 0.9, [bad] * 4)):
+        assert measured([wrong], [EASY]) == (torch.tensor([0.0]), torch.tensor([0.0]))
+        beside = measured([wrong, (0, 0, 0.8, BOX)], [EASY])
+        assert beside.area.item() == 0.5  # a false detection before the right one

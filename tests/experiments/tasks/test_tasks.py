@@ -1,5 +1,6 @@
 """The built-in task measures what it says, and misfits are sentences."""
 
+import math
 from typing import ClassVar
 
 import pytest
@@ -7,9 +8,13 @@ import torch
 from torch import nn
 
 from gaf.experiments import recipes
-from gaf.experiments.engine.config import TaskConfig
+from gaf.experiments.engine.config import TaskConfig, read
+from gaf.experiments.engine.run import train
 from gaf.experiments.tasks import Task, load_task
 from gaf.experiments.tasks.base import lucky_guess
+from gaf.experiments.tasks.classification import Classification
+from gaf.experiments.tasks.language import Language
+from gaf.tuning.cases import deep_sigmoid
 
 
 def digits(**changes):
@@ -48,6 +53,53 @@ def test_fewer_classes_than_five():
     outcome = task.outcomes(Fixed([0.0, 1.0]), (torch.zeros(4, 1), torch.tensor([0, 1, 0, 1])))
     assert outcome["top1"].tolist() == [False, True, False, True]
     assert outcome["top5"].all()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_logits_that_are_not_finite_name_nothing_right(bad):
+    """Not chance: topk takes NaN for the largest, and of equal ones the first."""
+    task = digits()
+    found = task.evaluate(Fixed([bad] * 10), batches(task.test_source()))
+    assert (found["top1"], found["top5"]) == (0.0, 0.0)
+    labels = torch.tensor([0, 1, 2])
+    one = task.outcomes(Fixed([3.0, bad, 2.0]), (torch.zeros(3, 1), labels))
+    assert not one["top1"].any()
+    assert not one["top5"].any()
+    hard = deep_sigmoid()
+    assert not hard.outcomes(Fixed([bad] * 3), (torch.zeros(3, 1), labels))["top1"].any()
+
+
+def test_a_language_model_without_finite_logits_scores_worst():
+    task = Language(TaskConfig(kind="language", data="text", model="transformer"))
+    batch = torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2, 3, dtype=torch.int64)
+    outcomes = task.outcomes(lambda x: torch.full((*x.shape, 5), math.nan), batch)
+    assert math.isnan(task.metrics(outcomes)["bpc"])  # which ends a run with the score inf
+
+
+class NanInTest(nn.Module):
+    """As a batch norm whose running statistics have overflowed: the training does not notice."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+    def forward(self, images):
+        return self.layer(images) * (1.0 if self.training else math.nan)
+
+
+class NanDigits(Classification):
+    def __init__(self):
+        super().__init__(TaskConfig(data="digits", model="digits-cnn", data_options={"limit": 50}))
+
+    def build_model(self):
+        return NanInTest()
+
+
+def test_a_run_whose_test_outputs_are_nan_scores_worst(tmp_path):
+    kind = f"{__name__}:NanDigits"
+    config = read({"name": "nan", "task": {"kind": kind}, "epochs": 1, "accelerator": "cpu"})
+    result = train(config, tmp_path / "run")
+    assert (result.score_name, result.score) == ("top1", 0.0)
 
 
 def test_label_smoothing_is_for_training_only():

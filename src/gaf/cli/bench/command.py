@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +10,7 @@ import torch
 import typer
 from rich.console import Console, RenderableType
 
+from gaf.cli import terminal
 from gaf.cli.bench import growth, kernels, machine, record
 from gaf.cli.bench.memory import fits, free_memory
 from gaf.cli.bench.run import Plan, run
@@ -99,7 +99,7 @@ def bench(
     if quick and shapes is None:
         names = ("resnet50", "tiny")
     _check_memory(names)
-    report = run(_plan(names, with_growth, training, quick, repeats), Console(stderr=True))
+    report = run(_plan(names, with_growth, training, quick, repeats), terminal.stderr())
     _publish(tables(report), record.as_dict(report), json_path, save, machine.label(report.about))
     return 0 if report.complete else INTERRUPTED
 
@@ -163,7 +163,7 @@ def _time_trainings(what: str, repeats: int, json_path: Path | None, save: bool)
         from gaf.cli.bench import auto, detection, engine, grid
 
         module = {"engine": engine, "grid": grid, "detection": detection, "auto": auto}[what]
-        found = module.measure(repeats, Console(stderr=True))
+        found = module.measure(repeats, terminal.stderr())
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("gaf"):
             raise
@@ -190,4 +190,4 @@ def _publish(
 
 
 def _console() -> Console:
-    return Console() if sys.stdout.isatty() else Console(width=WIDTH, highlight=False)
+    return terminal.stdout(WIDTH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from gaf.experiments.data import catalog
 from gaf.experiments.data.errors import DataError, DatasetMissing
@@ -18,6 +19,7 @@ __all__ = [
     "TensorSource",
     "load",
     "stand_in",
+    "used",
 ]
 
 
@@ -79,6 +81,26 @@ def stand_in(name: str, root: str | Path | None = None) -> str:
         return ""
     whole = f"{dataset.counts['train']:,} training samples"
     return f"{name} ({whole}) is not in {folder}: the subset in {subset} takes its place"
+
+
+def used(name: str, **options: Any) -> str:
+    """The samples of a dataset that there are to train and to test on, in words.
+
+    Args:
+        name: of the dataset.
+        options: as in :func:`load`.
+
+    Example:
+        >>> used("digits", limit=100)
+        'digits, 100 training and 100 test samples'
+    """
+    dataset, root = catalog.find(name), _folder(options.get("root"))
+    what = name
+    if dataset.subset(root) is not None:
+        layout = dataset.place(root)[0].name
+        what = f"a subset of {name} ({layout})"
+    train, test = (len(load(name, split, **options)) for split in SPLITS)
+    return f"{what}, {train:,} training and {test:,} test samples"
 
 
 def _folder(root: str | Path | None) -> Path:

@@ -308,7 +308,7 @@ VOC = VocDataset(
             _lists(train="VOC2007/trainval VOC2012/trainval", test="VOC2007/test"),
         ),
         Layout(
-            "devkit of one year",
+            "train and val of VOC 2012",
             (),
             _lists(train="VOC2012/train", test="VOC2012/val"),
             subsets=("voc-subset/VOCdevkit",),

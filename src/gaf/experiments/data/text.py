@@ -106,6 +106,8 @@ def read(path: Path) -> tuple[Tensor, tuple[str, ...], str]:
     except UnicodeDecodeError as error:
         raise DamagedFile(f"{path} is no UTF-8 text: byte {error.start} is not") from None
     # an empty buffer has no tensor
-    points = torch.frombuffer(bytearray(text.encode("utf-32-le")) or bytearray(4), dtype=torch.int32)
+    points = torch.frombuffer(
+        bytearray(text.encode("utf-32-le")) or bytearray(4), dtype=torch.int32
+    )
     characters, codes = points[: len(text)].unique(return_inverse=True)
     return codes, tuple(map(chr, characters.tolist())), digest

@@ -2,8 +2,9 @@
 
 A detection belongs to the object of its class and image that it overlaps most. From the most to the least
 certain, equal certainties in the order given, the first that overlaps its object by half is right; each
-further one of the same object is false, as is one without an object. An object marked *difficult* counts for
-nothing: not as one to find, and its detections neither as right nor as false.
+further one of the same object is false, as is one without an object or with a certainty that is not finite.
+An object marked *difficult* counts for nothing: not as one to find, and its detections neither as right nor
+as false.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def average_precisions(found: Detections, objects: Objects, classes: int) -> Pre
     order = _most_certain_first(found)
     found = Detections(*(each[order] for each in found))
     target, overlap = _best_object(found, objects)
-    hit = overlap >= ENOUGH
+    hit = (overlap >= ENOUGH) & found.score.isfinite()
     ignored = hit & _at(objects.difficult, target, False)
     right = _first_of_each(target, hit & ~ignored, len(objects.label))
     to_find = torch.bincount(objects.label[~objects.difficult], minlength=classes)

@@ -39,7 +39,8 @@ def detect(logits: Tensor, numbers: Tensor, defaults: Tensor) -> Tensor:
     """The detections of each image: float32 [B, 200, 6] of (label, score, left, top, right, bottom).
 
     The most certain come first. Labels are the data's, from 0; rows beyond the detections of an image have
-    label -1 and score 0. Boxes are cut at the edges of the image.
+    label -1 and score 0. Boxes are cut at the edges of the image. A default box whose logits or numbers are
+    not finite gives no detection.
 
     Args:
         logits: of the classes with background, [B, P, classes + 1].
@@ -47,6 +48,8 @@ def detect(logits: Tensor, numbers: Tensor, defaults: Tensor) -> Tensor:
         defaults: the default boxes in centre form, [P, 4].
     """
     scores = logits.float().softmax(dim=-1)[..., 1:].transpose(1, 2)  # [B, classes, P]
+    finite = logits.isfinite().all(dim=-1) & numbers.isfinite().all(dim=-1)  # [B, P]
+    scores = torch.where(finite[:, None], scores, 0.0)
     boxes = decode(numbers.float(), defaults)
     most = min(CANDIDATES, scores.shape[-1])
     score, place = scores.topk(most, dim=-1)

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Literal, TypeVar
+import reprlib
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
 
 import gaf
 from gaf.errors import GafError
+from gaf.experiments.engine.files import check_texts, number, read_whole
 from gaf.experiments.engine.near import did_you_mean
 from gaf.optim.settings import as_setting
 
@@ -24,6 +35,7 @@ NotNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
 Whole = Annotated[int, Field(ge=0, le=MOST)]
+Number = Annotated[float, BeforeValidator(number)]  # inf and nan are strings in JSON
 
 # what other libraries call a key, by the last parts of the names
 SYNONYMS = {
@@ -41,13 +53,21 @@ SYNONYMS = {
     **{"epsilon": "eps", "random_seed": "seed", "dataset": "data", "num_threads": "threads"},
 }
 
+SHORT = reprlib.Repr()  # of a value in a sentence
+SHORT.maxstring = SHORT.maxother = 80
+SENTENCE = 1000  # characters
+
 C = TypeVar("C", bound="Config")
 
 
 class Config(BaseModel):
-    """Frozen, strict, and closed to keys it does not know."""
+    """Frozen, strict, and closed to keys it does not know.
+
+    ``noun`` is what a sentence about the file calls it.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    noun: ClassVar[str] = "config"
 
 
 class TaskConfig(Config):
@@ -232,6 +252,17 @@ def read(data: Any, kind: type[C] = RunConfig) -> C:
         raise GafError(explain(error, kind)) from None
 
 
+def read_file(path: Path, kind: type[C] = RunConfig) -> C:
+    """What is in a JSON file of ours; GafError with its path where it is something else."""
+    content = read_whole(path)
+    try:
+        found = read(content, kind)
+        check_texts(found.model_dump())
+    except GafError as error:
+        raise GafError(f"{path} is damaged: {error}") from None
+    return found
+
+
 def matched_control(config: RunConfig) -> RunConfig:
     """The same rule with f replaced by its slope s: what a gain of f has to be measured against.
 
@@ -279,12 +310,12 @@ def keys(kind: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
     return found
 
 
-def unknown_key(key: str, kind: type[BaseModel] = RunConfig) -> str:
+def unknown_key(key: str, kind: type[Config] = RunConfig) -> str:
     """A sentence about a key that there is not.
 
     Example:
         >>> unknown_key("optimizer.learning_rate")
-        "a config has no key 'optimizer.learning_rate'; did you mean 'optimizer.lr'?"
+        "a {kind.noun} has no key 'optimizer.learning_rate'; did you mean 'optimizer.lr'?"
     """
     known = keys(kind)
     meant = SYNONYMS.get(key.rpartition(".")[2].lower())
@@ -292,22 +323,26 @@ def unknown_key(key: str, kind: type[BaseModel] = RunConfig) -> str:
     return f"a config has no key {key!r}{did_you_mean(same[0] if same else key, known)}"
 
 
-def explain(error: ValidationError, kind: type[BaseModel] = RunConfig) -> str:
-    """The first complaint of pydantic as a sentence."""
+def explain(error: ValidationError, kind: type[Config] = RunConfig, within: str = "") -> str:
+    """The first complaint of pydantic as a sentence; ``within`` is the key whose value was read."""
     first = error.errors(include_url=False)[0]
-    key = ".".join(map(str, first["loc"]))
+    key = ".".join(_short(str(part)) for part in (*filter(None, [within]), *first["loc"]))
     if first["type"] == "extra_forbidden":
         return unknown_key(key, kind)
     if first["type"] == "missing":
-        return f"the config lacks the key {key!r}"
+        return f"the {kind.noun} lacks the key {key!r}"
     if first["type"] == "json_invalid":
-        return f"the config is not JSON: {first['msg'].partition(': ')[2]}"
+        return f"the {kind.noun} is not JSON: {first['msg'].partition(': ')[2]}"
     if first["type"] == "less_than_equal" and "ctx" in first:
-        return f"{key} should be at most {first['ctx']['le']}, got {first['input']!r}"
-    reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        return f"{key} should be at most {first['ctx']['le']}, got {SHORT.repr(first['input'])}"
+    reason = _short(first["msg"].removeprefix("Value error, ").removeprefix("Input "), SENTENCE)
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ValueError) and not isinstance(cause, GafError):
         raise cause  # a bug in a validator
     if first["type"] == "value_error":
         return f"{key}: {reason}" if key else reason
-    return f"{key} {reason}, got {first['input']!r}"
+    return f"{key or f'the {kind.noun}'} {reason}, got {SHORT.repr(first['input'])}"
+
+
+def _short(text: str, most: int = SHORT.maxstring) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."

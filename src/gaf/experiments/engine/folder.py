@@ -14,12 +14,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, JsonValue
 
 from gaf.errors import GafError
 from gaf.experiments.engine import config as configs
-from gaf.experiments.engine.config import RunConfig
-from gaf.experiments.engine.files import read_json, write_json
+from gaf.experiments.engine.config import Config, RunConfig
+from gaf.experiments.engine.files import write_json
 from gaf.experiments.engine.identity import Identity
 
 CONFIG, IDENTITY, ENVIRONMENT = "config.json", "identity.json", "environment.json"
@@ -29,26 +31,41 @@ FINISHED, LOCK = "finished.json", ".lock"
 WHERE = ("accelerator", "strategy", "devices", "nodes")
 
 
+class Environment(Config):
+    """What ``environment.json`` must hold; versions and the machine are for people to read."""
+
+    model_config = ConfigDict(extra="allow")
+    noun: ClassVar[str] = "environment"
+    __pydantic_extra__: dict[str, JsonValue]
+
+    command: tuple[str, ...] = ()
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    data: dict[str, JsonValue]
+    time: dict[str, JsonValue] = Field(default_factory=dict)
+    resumed: tuple[dict[str, JsonValue], ...] = ()
+
+    def machine(self) -> dict[str, Any]:
+        """What is not the run's own."""
+        return self.model_dump(exclude_unset=True, exclude={"command", "time", "resumed"})
+
+
 def read_config(folder: Path) -> RunConfig:
     """The config of the run in a folder."""
     path = folder / CONFIG
     if not path.is_file():
         raise GafError(f"{folder} holds no run: there is no {CONFIG}")
-    try:
-        return configs.read(path.read_bytes())
-    except ValueError as error:
-        raise GafError(f"{path}: {error}") from None
+    return configs.read_file(path)
+
+
+def read_environment(folder: Path) -> Environment:
+    """What the run in a folder recorded about where it was made."""
+    return configs.read_file(folder / ENVIRONMENT, Environment)
 
 
 def read_identity(folder: Path) -> Identity | None:
     """The code and the data of the run in a folder; None where it was begun before these were recorded."""
     path = folder / IDENTITY
-    if not path.is_file():
-        return None
-    try:
-        return configs.read(path.read_bytes(), Identity)
-    except ValueError as error:
-        raise GafError(f"{path}: {error}") from None
+    return configs.read_file(path, Identity) if path.is_file() else None
 
 
 def check(folder: Path, config: RunConfig) -> bool:
@@ -120,17 +137,16 @@ def begin(folder: Path, config: RunConfig, identity: Identity, facts: dict[str, 
         write_json(folder / IDENTITY, identity.model_dump(mode="json"))
     path = folder / ENVIRONMENT
     if path.is_file():
-        first = read_json(path, "resumed")
-        first["resumed"].append(facts)
-        write_json(path, first)
+        first = read_environment(folder)
+        content = first.model_dump(exclude_unset=True)
+        write_json(path, {**content, "resumed": [*first.resumed, facts]})
     else:
         write_json(path, {**facts, "resumed": []})
 
 
 def recorded_threads(folder: Path) -> int | None:
     """The threads a run began with; results depend on them in the last bit."""
-    path = folder / ENVIRONMENT
-    return read_json(path, "threads")["threads"] if path.is_file() else None
+    return read_environment(folder).threads if (folder / ENVIRONMENT).is_file() else None
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def _complaint(key: str, value: Any) -> str:
     try:
         TypeAdapter(wanted, config=ConfigDict(strict=True)).validate_json(json.dumps(value))
     except ValidationError as error:
-        return f"{key} {explain(error).lstrip()}"
+        return explain(error, within=key)
     return ""
 
 

@@ -7,6 +7,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from rich.text import Text
 
 REDRAW = 0.2  # seconds; by the training itself, as a thread that draws would take its time
 LINES = 10.0  # seconds between plain lines
@@ -42,7 +43,7 @@ class ConsoleProgress(Progress):
         self._since = self._drawn = time.perf_counter()
         if self._console.is_terminal:
             columns = (
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[speed]}"),
@@ -71,7 +72,7 @@ class ConsoleProgress(Progress):
         self._drawn = now
 
     def say(self, text: str) -> None:
-        self._console.print(f"{self._name}: {text}", highlight=False, soft_wrap=True)
+        self._console.print(Text(f"{self._name}: {text}"), soft_wrap=True)
 
     def end(self) -> None:
         if self._bar:

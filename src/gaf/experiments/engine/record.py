@@ -11,10 +11,17 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any, ClassVar
 
-from gaf.experiments.engine.files import number, plain
+from pydantic import ConfigDict, Field, JsonValue
 
+from gaf.errors import GafError
+from gaf.experiments.engine import config as configs
+from gaf.experiments.engine.config import Config, Number, Whole
+from gaf.experiments.engine.files import plain, read_whole
+from gaf.optim.monitor import HIGHEST, LOWEST
+
+LARGEST = 1 << 30  # bytes of the records: 3 million steps take about 100 million
 METRICS = "metrics.jsonl"
 EVENTS = "tensorboard/events.out.tfevents.0.gaf"
 
@@ -95,15 +102,61 @@ def _open(path: Path, length: int) -> IO[bytes]:
     return file
 
 
+Edge = Annotated[float, Field(ge=LOWEST, le=HIGHEST)]
+Part = Annotated[float, Field(ge=0, le=1)]
+
+
+class Record(Config):
+    """A line of ``metrics.jsonl``; kinds that are not listed below may hold anything."""
+
+    model_config = ConfigDict(extra="allow")
+    noun: ClassVar[str] = "record"
+    __pydantic_extra__: dict[str, JsonValue]
+
+    kind: str
+    step: Whole
+    time: dict[str, Number] = Field(default_factory=dict)
+
+
+class Training(Record):
+    """The mean loss of the steps since the record before."""
+
+    epoch: Number
+    loss: Number
+
+
+class Testing(Record):
+    """The metrics on the test set, by name."""
+
+    __pydantic_extra__: dict[str, Number]  # type: ignore[assignment]
+
+
+class Gradients(Record):
+    """What f saw: shares of elements, and the share of each bin by log10 of its lower edge."""
+
+    linear: Number = 0.0
+    enlarged: Number = 0.0
+    restrained: Number = 0.0
+    saturated: Number = 0.0
+    histogram: dict[Edge, Part] = Field(default_factory=dict)
+
+
+KINDS: dict[str, type[Record]] = {"train": Training, "test": Testing, "gradients": Gradients}
+
+
 def read(folder: Path) -> list[dict[str, Any]]:
     """The records of a run, oldest first; a line cut short by a kill is left out.
 
-    JSON has no inf and no NaN: they are written as strings, and are numbers again here.
+    Raises:
+        GafError: the file is damaged; one sentence, with the number of the line.
     """
     path = folder / METRICS
-    lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
-    return [json.loads(line, object_hook=_numbers) for line in lines]
-
-
-def _numbers(found: dict[str, Any]) -> dict[str, Any]:
-    return {key: number(value) for key, value in found.items()}
+    lines = read_whole(path, LARGEST).split(b"\n")[:-1] if path.exists() else []
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            kind = KINDS.get(configs.read(line, Record).kind, Record)
+            found.append(configs.read(line, kind).model_dump(exclude_unset=True))
+        except GafError as error:
+            raise GafError(f"{path} is damaged: line {number}: {error}") from None
+    return found

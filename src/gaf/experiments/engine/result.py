@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
+from typing import ClassVar
+
+from pydantic import ValidationError
 
 from gaf.errors import GafError
 from gaf.experiments.engine import folder as folders
-from gaf.experiments.engine.files import number, read_json
+from gaf.experiments.engine.config import Config, Number, Whole, explain
+from gaf.experiments.engine.files import read_json
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Config):
     """What came of a run.
 
     ``final`` and ``best`` are the metrics on the test set at the end and at the best score (with its
     step). A run that ``diverged`` has the task's worst score. ``score`` is ``final[score_name]``.
     ``chance`` is the score up to which nothing has been learned, None where the task does not say.
+    The file has no ``folder``: a run may be moved.
     """
+
+    noun: ClassVar[str] = "result"
 
     name: str
     score_name: str
-    score: float
+    score: Number
     higher_is_better: bool
-    final: dict[str, float]
-    best: dict[str, float]
+    final: dict[str, Number]
+    best: dict[str, Number]
     diverged: bool
-    steps: int
-    seconds_per_step: float
+    steps: Whole
+    seconds_per_step: Number
     folder: Path
-    chance: float | None = None
+    chance: Number | None = None
 
     @property
     def learned(self) -> bool:
@@ -55,9 +60,8 @@ def read_result(folder: Path) -> Result:
     path = folder / folders.FINISHED
     if not path.is_file():
         raise GafError(f"the run in {folder} is not finished: there is no {folders.FINISHED}")
-    found = read_json(path, *(each.name for each in fields(Result) if each.default is MISSING))
-    for key in ("final", "best"):
-        found[key] = {name: number(value) for name, value in found[key].items()}
-    for key in ("score", "chance"):
-        found[key] = number(found.get(key))
-    return Result(**{**found, "folder": folder})
+    found = read_json(path)
+    try:
+        return Result(**{**found, "folder": folder})
+    except ValidationError as error:
+        raise GafError(f"{path} is damaged: {explain(error, Result)}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -87,7 +86,7 @@ def _train(config: RunConfig, folder: Path, progress: Progress, wish: Wish) -> R
         fit(run)
         result = _result(run)
         if fabric.is_global_zero:
-            write_json(folder / folders.FINISHED, {**asdict(result), "folder": None})
+            write_json(folder / folders.FINISHED, {**dict(result), "folder": None})
         fabric.barrier()
     return result
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from gaf.errors import GafError
+from gaf.experiments import data
 from gaf.experiments.comparison import Difference
 from gaf.experiments.engine import folder as folders
 from gaf.experiments.engine.config import RunConfig
@@ -26,10 +26,11 @@ from gaf.experiments.grid import (
     run_grid,
 )
 from gaf.experiments.recipes import paper
-from gaf.experiments.statistics import Paired, holm, paired, verdict
+from gaf.experiments.statistics import Paired, deviation, holm, paired, verdict
 from gaf.experiments.table import found as tables
+from gaf.experiments.table.cost import IMAGES
 from gaf.experiments.table.found import Beside, Filled, Line, Scores
-from gaf.experiments.table.plan import TABLES, Entry, Plan, seeded
+from gaf.experiments.table.plan import TABLES, Entry, Plan, make, seeded
 
 PERCENT = 100.0  # the paper's unit; our scores are shares
 
@@ -94,6 +95,12 @@ def conclude(
     pairs = dict(_pairs(plan, ours, controls, baselines))
     corrected = holm({key: pair.p for key, pair in pairs.items()})
 
+    learned = [
+        _learned(entry, scores, baselines[entry.cell.data, entry.cell.row])
+        for entry, scores in zip(plan.entries, ours, strict=True)
+    ]
+    subsets = stand_ins(plan)
+
     def difference(place: int, against: str) -> Difference | None:
         pair = pairs.get((place, against))
         if pair is None:
@@ -103,12 +110,12 @@ def conclude(
 
     return Filled(
         name=plan.name,
-        title=plan.title,
+        title=title(plan, subsets),
         scale=plan.scale,
         placement=plan.placement,
         seeds=plan.seeds,
         score_name=there[0].score_name if there else "score",
-        about=about(plan),
+        about=about(plan, subsets, any(learned)),
         changes=plan.changes,
         lines=tuple(
             Line(
@@ -122,6 +129,7 @@ def conclude(
                 control=controls[place],
                 beyond=difference(place, "control"),
                 beside=_beside(plan, entry, outcomes),
+                learned=learned[place],
             )
             for place, entry in enumerate(plan.entries)
         ),
@@ -138,12 +146,11 @@ def _scores(plan: Plan, folder: Path, config: RunConfig, outcomes: Mapping[str, 
         PERCENT * each.result.score if each and each.result else None for each in by_seed.values()
     )
     there = [value for value in values if value is not None]
-    spread = len(there) > 1 and all(map(math.isfinite, there))
     return Scores(
         recipe=config.name,
         values=values,
         mean=sum(there) / len(there) if there else None,
-        std=statistics.stdev(there) if spread else None,
+        std=deviation(there),
         diverged=sum(
             bool(each and each.result and each.result.diverged) for each in by_seed.values()
         ),
@@ -207,23 +214,68 @@ def _beside(plan: Plan, entry: Entry, outcomes: Mapping[str, Outcome]) -> dict[s
     found = {}
     for name, number in printed.items():
         figures = [PERCENT * final[name] for final in finals if name in final]
-        found[name] = Beside(paper=number, ours=statistics.fmean(figures) if figures else None)
+        found[name] = Beside(paper=number, ours=sum(figures) / len(figures) if figures else None)
     return found
 
 
-def about(plan: Plan) -> str:
-    """What was trained at this scale, in a sentence, and what follows for reading the numbers."""
+def floor(config: RunConfig) -> float:
+    """The score in percent below which nothing was learned: twice chance, and 1 where chance is less."""
+    classes = IMAGES[config.task.data][0] if config.task.data in IMAGES else 0
+    guessing = config.task.kind == "classification" and classes
+    return max(1.0, 2 * PERCENT / classes if guessing else 0.0)
+
+
+def _learned(entry: Entry, ours: Scores, baseline: Scores) -> bool:
+    """Whether the setting or the training without f is above the floor; else their difference is noise."""
+    means = [each.mean for each in (ours, baseline) if each.mean is not None]
+    return not means or max(means) >= floor(entry.config)
+
+
+def stand_ins(plan: Plan) -> dict[str, str]:
+    """In words, by name, the data that is trained on where the whole dataset is not on this machine."""
+    found = {}
+    for task in {entry.config.task.data: entry.config.task for entry in plan.entries}.values():
+        root: Any = task.data_options.get("root")
+        with suppress(data.DataError):  # it is not here: on a cluster the nodes have it
+            if not task.own and data.stand_in(task.data, root):
+                options: dict[str, Any] = dict(task.data_options)
+                found[task.data] = data.used(task.data, **options)
+    return found
+
+
+def title(plan: Plan, subsets: Mapping[str, str]) -> str:
+    """The table as the paper calls it where its data was used; else by the data that was."""
+    own = {each.config.task.data for each in make(plan.name, plan.scale).entries}
+    names = dict.fromkeys(entry.config.task.data for entry in plan.entries)
+    if not subsets and own >= {*names}:
+        return plan.title
+    used = " and ".join(subsets.get(name, name) for name in names)
+    return f"{plan.title.partition(': ')[0]}: its settings on {used}"
+
+
+def about(plan: Plan, subsets: Mapping[str, str], learned: bool = True) -> str:
+    """What was trained at this scale, in a sentence, and what follows for reading the numbers.
+
+    Args:
+        plan: of the table.
+        subsets: as :func:`stand_ins` gives them.
+        learned: whether any score is above its :func:`floor`.
+    """
     config = plan.entries[0].config
     length = f"{config.epochs} epochs" if config.epochs else f"{config.iterations:,} iterations"
     limit = config.task.data_options.get("limit")
-    images = f" of {limit:,} images" if isinstance(limit, int) else ""
+    images = f" of at most {limit:,} images" if isinstance(limit, int) else ""
     where = f", f on the {plan.placement}" if plan.placement else ""
-    data = " and ".join(dict.fromkeys(entry.config.task.data for entry in plan.entries))
-    told = f"{length}{images} in batches of {config.batch_size}, data {data}{where}"
-    if plan.scale == "full" and not plan.changes:
+    names = dict.fromkeys(entry.config.task.data for entry in plan.entries)
+    used = " and ".join(subsets.get(name, name) for name in names)
+    told = f"{length}{images} in batches of {config.batch_size}, data {used}{where}"
+    if plan.scale == "full" and not plan.changes and not subsets:
         return f"The paper's scale: {told}."
     models = "slim models, " if plan.scale == "small" else ""
-    return (
-        f"Not the paper's scale: {models}{told}. The numbers are not comparable with the paper's; the "
-        "differences between settings may be."
+    scale = "Not the paper's data" if subsets else "Not the paper's scale"
+    rest = (
+        "the differences between settings may be"
+        if learned
+        else "as nothing was learned, the differences between settings tell nothing either"
     )
+    return f"{scale}: {models}{told}. The numbers are not comparable with the paper's; {rest}."

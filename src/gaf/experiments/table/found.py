@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, JsonValue, model_validator
 
 from gaf.errors import GafError
-from gaf.experiments.comparison import Difference, Number
+from gaf.experiments.comparison import Difference
 from gaf.experiments.engine import config as configs
-from gaf.experiments.engine.config import Config
+from gaf.experiments.engine.config import Config, Number, Whole
 from gaf.experiments.engine.files import write_json
 
 TABLE = "table.json"
@@ -31,10 +33,10 @@ class Scores(Config):
     values: tuple[Number | None, ...]
     mean: Number | None
     std: Number | None
-    diverged: int
-    failed: dict[int, str]
-    not_run: tuple[int, ...]
-    folders: dict[int, str]
+    diverged: Whole
+    failed: dict[Whole, str]
+    not_run: tuple[Whole, ...]
+    folders: dict[Whole, str]
 
 
 class Beside(Config):
@@ -48,7 +50,8 @@ class Line(Config):
     """A cell of the paper, what it prints, and what we found.
 
     ``gain`` is ours minus that of the row's training without f, ``beyond`` ours minus the matched control:
-    what f adds to a change of scale. ``paper_gain`` is the paper's difference to its own baseline.
+    what f adds to a change of scale. ``paper_gain`` is the paper's difference to its own baseline. Where
+    neither it nor the training without f has ``learned`` anything, differences have no meaning.
     """
 
     data: str
@@ -61,6 +64,7 @@ class Line(Config):
     control: Scores | None
     beyond: Difference | None
     beside: dict[str, Beside]
+    learned: bool = True
 
 
 class Filled(Config):
@@ -70,19 +74,28 @@ class Filled(Config):
     trained, ``changes`` what of that was changed by hand.
     """
 
+    noun: ClassVar[str] = "table"
+
     name: str
     title: str
     scale: Literal["small", "full"]
     placement: str | None
-    seeds: tuple[int, ...]
+    seeds: Annotated[tuple[Whole, ...], Field(min_length=1)]
     score_name: str
     about: str
     changes: tuple[str, ...]
-    lines: tuple[Line, ...]
-    comparisons: int
+    lines: Annotated[tuple[Line, ...], Field(min_length=1)]
+    comparisons: Whole
     command: tuple[str, ...]
-    environment: dict[str, Any]
+    environment: dict[str, JsonValue]
     created: str  # ISO 8601, UTC
+
+    @model_validator(mode="after")
+    def _whole(self) -> Filled:
+        scores = (each for line in self.lines for each in (line.ours, line.control) if each)
+        if any(len(each.values) != len(self.seeds) for each in scores):
+            raise GafError("a cell does not have a score for each seed")
+        return self
 
     @property
     def finished(self) -> bool:
@@ -104,7 +117,4 @@ def read(folder: Path) -> Filled:
     path = folder / TABLE
     if not path.is_file():
         raise GafError(f"{folder} holds no table: there is no {TABLE}")
-    try:
-        return configs.read(path.read_bytes(), Filled)
-    except ValueError as error:
-        raise GafError(f"{path}: {error}") from None
+    return configs.read_file(path, Filled)

@@ -96,10 +96,14 @@ class Classification(Task):
         return None if targets is None else lucky_guess(targets.cpu())
 
     def outcomes(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
-        """Loss without smoothing, and whether the label is the first guess or among the first five."""
+        """Loss without smoothing, and whether the label is the first guess or among the first five.
+
+        Logits that are not finite name nothing right: topk would count NaN as the largest.
+        """
         images, labels = batch
         logits = model(images).float()
         guesses = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
+        guesses &= logits.isfinite().all(dim=1, keepdim=True)
         return {
             "loss": functional.cross_entropy(logits, labels, reduction="none"),
             "top1": guesses[:, 0],

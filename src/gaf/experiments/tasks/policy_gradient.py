@@ -142,6 +142,8 @@ def play(model: nn.Module, noise: Noise) -> Played:
         # the action in whose stretch of [0, 1) the pick lies
         actions = (probabilities.cumsum(dim=1)[:, :-1] <= picks[:, None]).sum(dim=1)
         rewards = torch.from_numpy(playing.astype(np.float32)).to(picks.device)  # 1 for each step
+        # logits that are not finite give no probabilities, and an action drawn from none has no return
+        rewards[~probabilities.isfinite().all(dim=1)] = torch.nan
         history.append((observations, actions, rewards))
         seen, _, fallen, *_ = environments.step(actions.cpu().numpy())
         playing = playing & ~fallen
