@@ -24,6 +24,7 @@ def little_to_do(monkeypatch):
         monkeypatch.setattr(engine, name, value)
 
 
+@pytest.mark.slow
 def test_both_paths_are_measured(tmp_path, capsys):
     path = tmp_path / "engine.json"
     assert run(["bench", "--engine", "--repeats", "2", "--threads", "1", "--json", str(path)]) == 0

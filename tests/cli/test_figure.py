@@ -51,6 +51,7 @@ def test_json_has_every_number(figure, tmp_path):
     assert [each.name for each in (tmp_path / "a/b").iterdir()] == ["figure-2.svg"]
 
 
+@pytest.mark.slow
 def test_json_has_infinity_as_a_word(figure):
     _, out, _ = figure(1, "--json", "--format", "svg")
     rows = json.loads(out)["figures"][0]["surfaces"]
@@ -81,6 +82,7 @@ def test_bad_input_is_one_sentence_and_exit_status_2(figure, tmp_path):
     assert not (tmp_path / "figures").exists()
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_named(tmp_path):
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"

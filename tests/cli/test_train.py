@@ -288,6 +288,7 @@ def test_a_damaged_config_is_a_sentence(content, says, capsys, tmp_path):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_without_its_packages_the_command_names_the_extra():
     code = (
         "import sys; sys.modules['lightning_fabric'] = None; import gaf.cli; "

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 import gaf
 from gaf.functions import function_type
+from tests.pairs import pairs_first
 
 FUNCTIONS = tuple(function_type(name)() for name in gaf.names())
 F = gaf.Arctan(0.1, 20.0)
@@ -207,7 +208,7 @@ def test_autograd_on_other_dtypes(f, dtype):
 # --- torch.compile ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pairs_first("f", "method", f=FUNCTIONS, method=METHODS, dtype=[torch.float32, torch.bfloat16])
 def test_compile_agrees(method, dtype):
     torch.compiler.reset()
     g = torch.cat((some(50), torch.tensor([0.0, -0.0, math.inf, math.nan, 1e-40]))).to(dtype)

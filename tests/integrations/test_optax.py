@@ -10,6 +10,7 @@ if importlib.util.find_spec("optax") is None:
     pytest.skip("needs optax", allow_module_level=True)
 
 
+@pytest.mark.slow
 def test_optax():
     passes("optax_cases.py", "not slow")
 

@@ -85,7 +85,14 @@ MAKERS = {
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 
 
-@pytest.mark.parametrize("name", MAKERS)
+# A placement, a function, a rule and Auto meet in these; the slow suite has the others.
+FAST = ("sgd-momentum", "sgd-tensor-lr", "adamw", "auto-momentum")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MAKERS],
+)
 def test_our_optimizers(name):
     assert_one_recompilation(check_compiled(MAKERS[name], "eager"))
 

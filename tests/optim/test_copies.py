@@ -197,6 +197,7 @@ torch.save([[p.detach() for g in opt.param_groups for p in g["params"]] for opt 
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_process_goes_on_to_the_bit(tmp_path):
     names = [*(f"ours:{name}" for name in OURS), *(f"activated:{name}" for name in FOREIGN)]
     opts = [make(name, make_model().parameters()) for name in names]

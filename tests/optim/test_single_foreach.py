@@ -7,6 +7,7 @@ import torch
 
 import gaf
 from gaf.kernels import foreach
+from tests.pairs import pairs_first
 
 DTYPES = [
     torch.float16,
@@ -67,9 +68,7 @@ SGD_CASES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
-@pytest.mark.parametrize("name", gaf.names())
+@pairs_first(name=gaf.names(), placement=gaf.PLACEMENTS, dtype=DTYPES)
 def test_sgd(name, placement, dtype):
     for case in SGD_CASES:
         if placement == "momentum" and not case["momentum"]:
@@ -81,9 +80,7 @@ def test_sgd(name, placement, dtype):
         )
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("optimizer_type", [gaf.Adam, gaf.AdamW])
-@pytest.mark.parametrize("name", gaf.names())
+@pairs_first(name=gaf.names(), optimizer_type=[gaf.Adam, gaf.AdamW], dtype=DTYPES)
 def test_adam(name, optimizer_type, dtype):
     for case in [
         {},

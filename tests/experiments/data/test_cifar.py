@@ -124,7 +124,7 @@ def test_a_pickle_with_code_is_refused_and_not_run(tmp_path, protocol):
 
 
 NESTED = (
-    b")" + b"\x85" * 2_000_000
+    b")" + b"\x85" * 500_000
 )  # a tuple in a tuple in a tuple ...: to hash it overflows the stack
 
 HOSTILE = {
