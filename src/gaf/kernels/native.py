@@ -332,7 +332,7 @@ def _adam(
     step_sizes = {count: lr / (1 - beta1**count) for count in set(counts)}
     roots = {count: (1 - beta2**count) ** 0.5 for count in set(counts)}
     for kind, sizes, (w, g, m, v, top), indices, own in batches:
-        count = [counts[i] for i in indices]
+        count = [counts[i] for i in indices] if len(batches) > 1 else counts
         _native.adam(
             instruction_set(),
             FUNCTIONS[function],
