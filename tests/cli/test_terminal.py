@@ -15,6 +15,8 @@ from gaf.cli import terminal
 from gaf.cli.app import run
 from gaf.cli.transfer import Transfer
 from gaf.experiments.engine.config import read
+from gaf.experiments.engine.folder import IDENTITY, read_config
+from gaf.experiments.engine.identity import identify_all
 from gaf.experiments.engine.printable import printable
 from gaf.experiments.engine.progress import ConsoleProgress
 from gaf.experiments.grid import Outcome
@@ -110,6 +112,8 @@ def test_tables_of_a_comparison(form, tmp_path, capsys):
 def test_a_run_of_a_hostile_name_in_a_hostile_folder(tmp_path, capsys):
     place = tmp_path / "run\x1b[31m[red]"
     write_run(place, 0.9, 0, None, name="\x1b]0;owned\x07[red]x")
+    (identity,) = identify_all([read_config(place)])
+    (place / IDENTITY).write_text(identity.model_dump_json())
     assert run(["report", place.name, "--format", "table"]) == 0
     assert run(["train", "--resume", place.name]) == 0
     assert run(["report", place.name]) == 0

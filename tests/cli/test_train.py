@@ -218,7 +218,7 @@ def test_a_bug_of_the_users_keeps_its_traceback():
 
 def test_a_task_of_ones_own_stands_where_a_recipe_does(capsys, tmp_path):
     assert run(["train", KIND, *QUICK, "--seed", "2"]) == 0
-    assert read_config(tmp_path / "runs" / "Tiny-seed2").task.kind == KIND
+    assert read_config(tmp_path / "runs" / f"{KIND.replace(':', '-')}-seed2").task.kind == KIND
     assert run([*TINY, "--seed", "2"]) == 0  # --task alone means the same run
     assert "finished before" in capsys.readouterr().err
 

@@ -208,7 +208,9 @@ def test_autograd_on_other_dtypes(f, dtype):
 # --- torch.compile ---------------------------------------------------------------------------
 
 
-@pairs_first("f", "method", f=FUNCTIONS, method=METHODS, dtype=[torch.float32, torch.bfloat16])
+@pairs_first(
+    "f", "method", f=FUNCTIONS, method=list(METHODS), dtype=[torch.float32, torch.bfloat16]
+)
 def test_compile_agrees(method, dtype):
     torch.compiler.reset()
     g = torch.cat((some(50), torch.tensor([0.0, -0.0, math.inf, math.nan, 1e-40]))).to(dtype)

@@ -11,8 +11,9 @@ import pytest
 from gaf.experiments.comparison import Tuning
 from gaf.experiments.comparison import read as read_comparison
 from gaf.experiments.engine.config import read
-from gaf.experiments.grid import digest
-from gaf.experiments.table.fill import conclude, so_far
+from gaf.experiments.engine.result import read_result
+from gaf.experiments.grid import Outcome, digest
+from gaf.experiments.table.fill import conclude
 from gaf.experiments.table.found import Filled
 from gaf.experiments.table.plan import make
 from gaf.reports import landscape_page, table_page
@@ -270,9 +271,12 @@ def test_no_text_of_any_file_gets_out_of_its_place(text, tmp_path):
     assert_nothing_acts(_page_of(hostile_tree, tmp_path / "c"), text, 3)
 
     plan = make("voc", settings=["arctan(0.1, 20)"], seeds=1)
+    outcomes = {}
     for config in plan.runs():
-        write_run(tmp_path / "t" / "runs" / digest(config), 0.5, config.seed, None)
-    table = conclude(plan, tmp_path / "t", so_far(plan, tmp_path / "t"))
+        place = tmp_path / "t" / "runs" / digest(config)
+        write_run(place, 0.5, config.seed, None)
+        outcomes[digest(config)] = Outcome(place, read_result(place))
+    table = conclude(plan, tmp_path / "t", outcomes)
     hostile_table = read(filled_with(table.model_dump(mode="json"), text), Filled)
     assert_nothing_acts(table_page.render(hostile_table), text, 2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -14,16 +14,18 @@ import pytest
 from rich.console import Console
 
 from gaf.cli.app import run
-from gaf.cli.landscape import _reached
+from gaf.cli.trained import trained_in
 from gaf.errors import GafError
 from gaf.experiments import comparison as comparisons
 from gaf.experiments import recipes
 from gaf.experiments.compare import compare
 from gaf.experiments.comparison import Comparison, Tuning
-from gaf.experiments.engine.config import read
+from gaf.experiments.engine.config import RunConfig, read
 from gaf.experiments.engine.files import LARGEST, LONGEST
+from gaf.experiments.engine.folder import IDENTITY
 from gaf.experiments.engine.run import train
-from gaf.experiments.grid import RUNS, digest
+from gaf.experiments.grid import RUNS
+from gaf.experiments.grid import places as run_places
 from gaf.experiments.plan import Plan
 from gaf.experiments.table import found as found_tables
 from gaf.experiments.table.fill import fill
@@ -31,6 +33,7 @@ from gaf.experiments.table.plan import make
 from gaf.reports import page, table_page, table_text, tables
 from gaf.reports.gather import gather
 from gaf.reports.history import histories
+from gaf.tuning.optimum import reached
 from tests.experiments.engine.tiny import tiny_config
 from tests.reports.example import BASELINE, ORDINARY, Setting, example, write_run
 from tests.reports.hostile import VALUES, Place, changed, places
@@ -79,30 +82,38 @@ def gathered(folder: Path) -> tuple[list[Path], Callable[[], None]]:
     return [runs[1] / name for name in names], lambda: all_of(*gather(runs))
 
 
+def finish(configs: Iterable[RunConfig], runs: Path) -> list[Path]:
+    """Runs that a grid takes for its own, finished."""
+    at = list(run_places(configs, runs).values())
+    for number, place in enumerate(at):
+        write_run(place.folder, 0.8 + number / 100, number % 2, None)
+        (place.folder / IDENTITY).write_text(place.identity.model_dump_json())
+    return [place.folder for place in at]
+
+
 def compare_again(folder: Path) -> tuple[list[Path], Callable[[], None]]:
     """What ``gaf compare`` reads when it goes on: all runs are finished."""
     plan = Plan(recipes.get("digits-cnn-sgdm"), ("arctan(0.1, 20)",), (0, 1))
     entries = plan.entries()
-    runs = [
-        folder / RUNS / digest(plan.run(entry.setting, seed))
-        for entry in entries
-        for seed in plan.seeds
-    ]
-    for number, place in enumerate(runs):
-        write_run(place, 0.8 + number / 100, number % 2, None)
+    configs = [plan.run(entry.setting, seed) for entry in entries for seed in plan.seeds]
+    runs = finish(configs, folder / RUNS)
     compare(plan, folder, Refusing())
     files = [folder / "comparison.json"]
-    names = ("metrics.jsonl", "finished.json", "environment.json")
+    names = ("metrics.jsonl", "finished.json", "environment.json", IDENTITY)
     files += [runs[0] / name for name in names]
     return files, lambda: all_of(compare(plan, folder, Refusing()), folder)
 
 
 def table_again(folder: Path) -> tuple[list[Path], Callable[[], None]]:
     """What ``gaf table`` reads when it goes on, and ``gaf report`` of it."""
-    plan = make("cifar-adam", models=["cifar10-resnet34"], settings=["arctan(0.1, 20)"], seeds=2)
-    runs = [folder / RUNS / digest(config) for config in plan.runs()]
-    for number, place in enumerate(runs):
-        write_run(place, 0.8 + number / 100, number % 2, None)
+    plan = make(
+        "cifar-adam",
+        models=["cifar10-resnet34"],
+        settings=["arctan(0.1, 20)"],
+        seeds=2,
+        changes=("task.data=digits",),  # which are there on every machine
+    )
+    runs = finish(plan.runs(), folder / RUNS)
     fill(plan, folder, Refusing())
 
     def everything() -> None:
@@ -122,7 +133,7 @@ def landscape(folder: Path) -> tuple[list[Path], Callable[[], None]]:
     kind = "tests.experiments.engine.tiny:Tiny"
 
     def build() -> None:
-        _reached(folder, kind)
+        reached(folder, trained_in(folder, kind))
 
     build()
     return [folder / "config.json"], build

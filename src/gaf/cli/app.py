@@ -63,7 +63,7 @@ def _unwritten(error: OSError) -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno != errno.EPIPE:
         what = error.filename or "the output"
-        print(f"gaf: {what} cannot be written: {error.strerror}", file=sys.stderr)
+        terminal.say(f"{what} cannot be written: {error.strerror}")
     return 1
 
 

@@ -234,11 +234,8 @@ def _dry_run(plan: Plan, folder: Path, on: On, workers: int | None, as_json: boo
     at_once = None if on is On.ray else workers or pool.slots(plan.entries[0].config)
     bill = cost.bill(left, at_once)
     if as_json:
-        print(
-            json.dumps(
-                {**asdict(bill), "missing": missing, "runs": [cost.as_json(each) for each in left]}
-            )
-        )
+        runs = [cost.as_json(each) for each in left]
+        print(json.dumps({**asdict(bill), "missing": missing, "runs": runs}))
         return 0
     console = terminal.stdout(WIDTH)
     console.print(table_cost.listed(left))

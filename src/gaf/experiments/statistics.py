@@ -85,7 +85,7 @@ def deviation(scores: Sequence[float]) -> float | None:
     """The standard deviation; None where there are fewer than two scores, or one is infinite.
 
     Example:
-        >>> deviation([1.0, 3.0]), deviation([1.0]), deviation([1e308, -1e308])
+        >>> deviation([1.0, 3.0]), deviation([1.0]), deviation([1.7e308, -1.7e308])
         (1.4142135623730951, None, inf)
     """
     if len(scores) < 2 or not all(map(math.isfinite, scores)):

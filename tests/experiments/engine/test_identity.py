@@ -1,5 +1,6 @@
 """What a run is beside its config: the user's files, the versions of built-in parts, the data."""
 
+import importlib
 import json
 import shutil
 import sys
@@ -60,7 +61,7 @@ def sources(module):
     return source.checksums(module)
 
 
-MAKE = "def make_task():\n    return None\n"
+MAKE = "from gaf.experiments.tasks import Task\ndef make_task():\n    return None\n"
 
 
 def test_the_files_of_a_task_are_those_it_imports_from_its_folder(tmp_path):
@@ -70,6 +71,7 @@ def test_the_files_of_a_task_are_those_it_imports_from_its_folder(tmp_path):
             import math, torch, gaf
             import direct
             from package import member, attribute
+            from gaf.experiments.tasks import Task
             def make_task():
                 from inner import late
                 if False:
@@ -127,7 +129,8 @@ def test_built_in_parts_have_versions():
     assert found.data["train"] == found.data["test"] != {}
 
 
-def test_a_function_of_ones_own_counts_by_its_file(tmp_path):
+def test_a_function_of_ones_own_counts_by_its_file(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
     text = """
         import gaf
 
@@ -140,7 +143,7 @@ def test_a_function_of_ones_own_counts_by_its_file(tmp_path):
                 return g / (1 + xp.abs(g) / scale)
         """
     write(tmp_path, functions=text)
-    import_maker("functions:Mine")
+    importlib.import_module("functions")
     (found,) = identify_all([base("optimizer.activation=mine(2)")])
     assert "function mine" not in found.versions
     assert list(found.source["the function mine"]) == ["functions.py"]
@@ -319,5 +322,5 @@ def test_a_damaged_identity_is_a_sentence(tmp_path):
     config = tiny_config("epochs=1")
     train(config, tmp_path)
     (tmp_path / "identity.json").write_text(json.dumps({"versions": {"x": "one"}}))
-    with pytest.raises(gaf.errors.GafError, match=r"identity\.json: "):
+    with pytest.raises(gaf.errors.GafError, match=r"identity\.json is damaged: "):
         train(config, tmp_path)

@@ -315,7 +315,7 @@ def unknown_key(key: str, kind: type[Config] = RunConfig) -> str:
 
     Example:
         >>> unknown_key("optimizer.learning_rate")
-        "a {kind.noun} has no key 'optimizer.learning_rate'; did you mean 'optimizer.lr'?"
+        "a config has no key 'optimizer.learning_rate'; did you mean 'optimizer.lr'?"
     """
     known = keys(kind)
     meant = SYNONYMS.get(key.rpartition(".")[2].lower())

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from gaf.errors import GafError
 from gaf.experiments.engine import config as configs
 from gaf.experiments.engine.config import Config, Number, Whole
-from gaf.experiments.engine.files import plain, read_whole
+from gaf.experiments.engine.files import number, plain, read_whole
 from gaf.optim.monitor import HIGHEST, LOWEST
 
 LARGEST = 1 << 30  # bytes of the records: 3 million steps take about 100 million
@@ -153,10 +153,12 @@ def read(folder: Path) -> list[dict[str, Any]]:
     path = folder / METRICS
     lines = read_whole(path, LARGEST).split(b"\n")[:-1] if path.exists() else []
     found = []
-    for number, line in enumerate(lines, start=1):
+    for place, line in enumerate(lines, start=1):
         try:
             kind = KINDS.get(configs.read(line, Record).kind, Record)
-            found.append(configs.read(line, kind).model_dump(exclude_unset=True))
+            values = configs.read(line, kind).model_dump(exclude_unset=True)
+            # in the order of the line; in fields that no kind lists inf and nan are still strings
+            found.append({key: number(values[key]) for key in json.loads(line)})
         except GafError as error:
-            raise GafError(f"{path} is damaged: line {number}: {error}") from None
+            raise GafError(f"{path} is damaged: line {place}: {error}") from None
     return found
