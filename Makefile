@@ -75,6 +75,7 @@ pins: $(READY) ## write constraints.txt anew, keeping the versions that still fi
 SYSTEMS ?= x86_64-manylinux_2_28
 PYTHONS ?= 3.10 3.11 3.12 3.13 3.14
 check-pins: $(READY) ## the pins have a solution in wheels on every Python, as the package index has torch
+	@mkdir -p build
 	@for system in $(SYSTEMS); do for version in $(PYTHONS); do \
 		MACOSX_DEPLOYMENT_TARGET=14.0 $(COMPILE) --no-header --only-binary :all: -c constraints.txt \
 			--python-version $$version --python-platform $$system -o build/pins-$$version.txt || exit 1; \

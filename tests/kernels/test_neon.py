@@ -72,7 +72,8 @@ class Neon:
 
     def __init__(self, binary: Path):
         self.binary = binary
-        self.count = native._native.count  # no loop of vectors: nothing to emulate
+        # no loop of vectors: nothing to emulate
+        self.count, self.tangled = native._native.count, native._native.tangled
 
     def activate(self, isa, function, dtype, factors, sizes, gs, threads) -> float:
         jobs = [(n, [g], factors, ()) for n, g in zip(sizes, gs, strict=True)]
