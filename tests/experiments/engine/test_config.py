@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from gaf.experiments.comparison import Comparison
 from gaf.experiments.engine.config import (
     OptimizerConfig,
     RunConfig,
@@ -10,6 +11,7 @@ from gaf.experiments.engine.config import (
     keys,
     matched_control,
     read,
+    unknown_key,
 )
 from gaf.experiments.engine.optimizers import make_optimizer
 from gaf.experiments.engine.overrides import override
@@ -160,3 +162,8 @@ def test_without_an_activation_there_is_no_control():
     config = override(read(BASE), ["optimizer.activation=null"])
     with pytest.raises(ValueError, match="no activation"):
         matched_control(config)
+
+
+def test_an_unknown_key_names_the_kind_of_file():
+    assert unknown_key("zzz", Comparison).startswith("a comparison has no key 'zzz'; there are")
+    assert unknown_key("zzz").startswith("a config has no key 'zzz'; there are")

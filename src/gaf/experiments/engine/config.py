@@ -320,7 +320,7 @@ def unknown_key(key: str, kind: type[Config] = RunConfig) -> str:
     known = keys(kind)
     meant = SYNONYMS.get(key.rpartition(".")[2].lower())
     same = [each for each in known if each.rpartition(".")[2] == meant]
-    return f"a config has no key {key!r}{did_you_mean(same[0] if same else key, known)}"
+    return f"a {kind.noun} has no key {key!r}{did_you_mean(same[0] if same else key, known)}"
 
 
 def explain(error: ValidationError, kind: type[Config] = RunConfig, within: str = "") -> str:
