@@ -10,6 +10,9 @@ BENCH ?= --growth --training --save
 SEED ?= $(shell date +%s)
 TORCH ?= 2.13.0
 
+# Where no bytecode is kept, each of the processes that tests start compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow fuzz lint bench docs dist extras compat pins check-pins clean
 

@@ -1,5 +1,6 @@
 """What every test shares: one thread, reproducible random examples, the folder with data."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -51,6 +52,22 @@ def data_dir(request: pytest.FixtureRequest) -> Path:
     if not folder.is_dir():
         pytest.fail(f"GAF_DATA names {os.environ['GAF_DATA']}, which is not a folder")
     return folder
+
+
+# Modules whose import takes seconds and whose tests are all slow.
+FRAMEWORKS = ("test_lightning.py", "test_transformers.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run without slow tests does not import the frameworks only to leave their tests out."""
+    wanted = "not slow" not in config.getoption("markexpr")
+    return None if wanted or collection_path.name not in FRAMEWORKS else True
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests live as long as the process: the collector need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
