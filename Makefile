@@ -25,15 +25,15 @@ demo: $(READY) ## does it help? gaf compare on digits, two minutes, ends with a 
 	@$(BIN)/gaf compare --out runs/demo
 
 test: $(READY) ## run the tests and the examples in docstrings, README and examples/
-	@$(PYTEST) -n 2 -m "not slow and not install"
+	@$(PYTEST) -n 2 --dist worksteal -m "not slow and not install"
 
 # pytest exits with 5 when it finds nothing to run, and there may be no slow test.
 test-slow: $(READY) ## run the tests marked slow
-	@$(PYTEST) -n 2 -m "slow and not install" --durations=30 || { code=$$?; test $$code -eq 5 && echo "There are no slow tests."; }
+	@$(PYTEST) -n 2 --dist worksteal -m "slow and not install" --durations=30 || { code=$$?; test $$code -eq 5 && echo "There are no slow tests."; }
 
 fuzz: $(READY) ## run the property tests on new random examples (SEED=1: on those of that seed)
 	@echo "seed $(SEED)"
-	@$(PYTEST) -q -n 2 -m "hypothesis and not install" --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) tests
+	@$(PYTEST) -q -n 2 --dist worksteal -m "hypothesis and not install" --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) tests
 
 lint: $(READY) ## check style (ruff) and types (pyright)
 	@$(BIN)/ruff check .
@@ -60,7 +60,7 @@ dist: $(READY) ## build the sdist and the wheel, install it in a clean environme
 	@$(CLEAN)/bin/python $(PIP_INSTALL) dist/*.whl
 	@cd build && clean/bin/python -c 'import gaf; print("gaf", gaf.__version__, "from", gaf.__file__)'
 	@$(CLEAN)/bin/python $(PIP_INSTALL) pytest pytest-xdist hypothesis numpy rich typer
-	@$(CLEAN)/bin/python -m pytest -q -n 2 -m "not slow" $(WHEEL_TESTS)
+	@$(CLEAN)/bin/python -m pytest -q -n 2 --dist worksteal -m "not slow" $(WHEEL_TESTS)
 
 extras: dist ## install the wheel with each extra alone and use it (minutes)
 	@$(PYTEST) -m install -n 0 -v tests/test_extras.py

@@ -1,6 +1,6 @@
 """A first look: a deep sigmoid network on which plain SGD stalls, with and without an activation.
 
-Run by `make demo`. The data are synthetic and made here. Every function stands beside its matched
+The data are synthetic and made here. Every function stands beside its matched
 control, SGD with the learning rate times the function's slope, and what is said at the end is worked
 out from the numbers of this run.
 

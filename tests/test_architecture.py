@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -162,8 +161,13 @@ def import_gaf_in_a_new_process() -> dict:
 
 
 def test_import_gaf_is_light_and_quick():
-    runs = [import_gaf_in_a_new_process() for _ in range(3)]
-    added = {name.split(".")[0] for run in runs for name in run["added"]}
-    assert "gaf" in added
-    assert not added & HEAVY
-    assert statistics.median(run["seconds"] for run in runs) <= IMPORT_SECONDS
+    run = import_gaf_in_a_new_process()
+    modules = set(run["added"])
+    assert "gaf" in modules
+    assert not {name.split(".")[0] for name in modules} & HEAVY
+    assert not modules & {f"gaf.{door}" for door in DOORS}
+    # of processor time; a busy machine may take longer once
+    assert (
+        run["seconds"] <= IMPORT_SECONDS
+        or import_gaf_in_a_new_process()["seconds"] <= IMPORT_SECONDS
+    )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-# Examples that start processes or import a framework: slow, and skipped where it is not installed.
+# Examples that train for long, start processes or import a framework: slow, and skipped where what they
+# need is not installed.
 SLOW = {
     "ddp": "torch",
     "fsdp": "torch",
@@ -16,32 +17,41 @@ SLOW = {
     "keras_training": "keras",
     "lightning_trainer": "lightning",
     "optax_training": "optax",
+    "quickstart": "torch",
 }
 EXAMPLES = sorted((Path(__file__).resolve().parent.parent / "examples").glob("*.py"))
+QUICK = [path for path in EXAMPLES if path.stem not in SLOW]
+ONE_BY_ONE = """
+import os, runpy, sys
+for path in sys.argv[1:]:
+    print("===", path, flush=True)
+    sys.path[0] = os.path.dirname(path)  # as for a script
+    runpy.run_path(path, run_name="__main__")
+"""
 
 
-def test_there_are_examples():
-    assert EXAMPLES, "examples/ holds no script"
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(path, marks=[pytest.mark.slow] if path.stem in SLOW else [], id=path.stem)
-        for path in EXAMPLES
-    ],
-)
-def test_example_runs(script, tmp_path):
-    needed = SLOW.get(script.stem, "torch")
-    if importlib.util.find_spec(needed) is None:
-        pytest.skip(f"needs {needed}")
+def run(folder: Path, *arguments: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
+        [sys.executable, *arguments],
+        cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=180,
         check=False,
     )
-    assert done.returncode == 0, f"{script.name} failed:\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_the_quick_ones_run(tmp_path):
+    """In one process: importing torch takes longer than the rest of them."""
+    assert QUICK, "examples/ holds no script"
+    run(tmp_path, "-c", ONE_BY_ONE, *map(str, QUICK))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", sorted(SLOW))
+def test_a_slow_one_runs(script, tmp_path):
+    if importlib.util.find_spec(SLOW[script]) is None:
+        pytest.skip(f"needs {SLOW[script]}")
+    run(tmp_path, str(EXAMPLES[0].parent / f"{script}.py"))

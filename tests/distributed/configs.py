@@ -77,16 +77,6 @@ def _configs() -> list[Config]:
 
 
 CONFIGS = _configs()
-SOME = (
-    *(
-        "sgd@gradient fused",
-        "sgd@momentum single",
-        "sgd@update foreach",
-        "adam fused",
-        "adamw foreach",
-    ),
-    *("activated rmsprop", "activate_grad_"),
-)
 
 
 def groups_of(tower: nn.Module) -> list[dict[str, Any]]:

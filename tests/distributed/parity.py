@@ -14,13 +14,11 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.distributed.configs import CONFIGS as ALL
-from tests.distributed.configs import SOME, groups_of
+from tests.distributed.configs import CONFIGS, groups_of
 from tests.distributed.edges import edges
 from tests.distributed.worker import Towers, Traffic, batch, largest_difference, main
 
 STEPS = 3
-CONFIGS = [each for each in ALL if "all" in sys.argv or each.name in SOME]
 
 
 def parallel(kind: str) -> tuple[Towers, nn.Module]:

@@ -1,5 +1,5 @@
 """``python -m gaf.cli`` is the command ``gaf``."""
 
-from gaf.cli import main
+from gaf_command import main
 
 main()

@@ -8,6 +8,7 @@ the rest of gaf does without it.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ class Form:
         return f"{expr} = {value}" if expr.free_symbols else value
 
     def at_zero(self, expr: Any) -> Any:
-        return expr.limit(self.t, 0, "+")
+        return _limit(expr, self.t, 0)
 
     def is_smooth(self) -> bool:
         return is_smooth(self.right, self.t) and is_smooth(self.left, self.t)
@@ -59,7 +60,7 @@ def forms(f: Activation) -> list[Form]:
 
     symbolic = type(f).symbolic
     assert symbolic is not None
-    t = sympy.Dummy("t", positive=True)
+    t = _magnitude()
 
     def sides(params: list[Any]) -> tuple[Any, Any, Any]:
         right, left, zero = (symbolic(g, *params) for g in (t, -t, sympy.Integer(0)))
@@ -72,6 +73,21 @@ def forms(f: Activation) -> list[Form]:
     symbols = [sympy.Symbol(field.name, positive=True) for field in fields(f)]
     scope = f"for all {', '.join(symbol.name for symbol in symbols)} > 0: "
     return [Form(t, *sides(symbols), scope, tuple(zip(symbols, values, strict=True))), own]
+
+
+# What holds for all parameters is asked of each f of a family: the answers are kept.
+@functools.cache
+def _magnitude() -> Any:
+    """t = |g|, the same in every form, and no symbol of the user's."""
+    import sympy
+
+    return sympy.Dummy("t", positive=True)
+
+
+@functools.lru_cache(maxsize=1024)
+def _limit(expr: Any, t: Any, where: Any) -> Any:
+    """The limit from the right."""
+    return expr.limit(t, where, "+")
 
 
 def differentiable(form: Form) -> Finding | None:
@@ -124,7 +140,7 @@ def restraining(form: Form) -> Finding | None:
     """The limit of f(g) / g, or the sign of g - f(g) where that limit is 1."""
     import sympy
 
-    ratio = (form.right / form.t).limit(form.t, sympy.oo)
+    ratio = _limit(form.right / form.t, form.t, sympy.oo)
     below = -1 if ratio == sympy.oo else sign(1 - ratio)
     if below == 1:
         return Finding(True, f"f(g) / g tends to {ratio} < 1")
@@ -176,6 +192,7 @@ def is_smooth(expr: Any, t: Any) -> bool:
     return False
 
 
+@functools.lru_cache(maxsize=1024)
 def sign(expr: Any) -> int | None:
     """The sign of expr for all t > 0 if sympy can tell, else None."""
     import sympy

@@ -8,6 +8,7 @@ absolute value of a gradient are gone: e(t), and e(−t) = −∫ f(L_n'(−s)) 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -119,6 +120,7 @@ def _symbolic(transform: Transform) -> tuple[Callable[[Any], Any], dict[Any, Any
     )
 
 
+@functools.lru_cache(maxsize=256)  # the parameters are symbols: one integral for a whole family
 def _integral(integrand: Any, t: Any, linear: bool) -> Any:
     """The integral from 0 to t as sympy finds it."""
     import sympy
