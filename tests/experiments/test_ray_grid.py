@@ -24,9 +24,9 @@ from gaf.experiments.table import found as tables
 from gaf.experiments.table.fill import fill
 from gaf.experiments.table.plan import make
 from tests.experiments.engine import processes
-from tests.experiments.engine.processes import ROOT
 from tests.experiments.engine.tiny import assert_same_run
 from tests.experiments.grid_tasks import Here, base, run_folder
+from tests.forked import ROOT
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'activated-gradients[cluster]'")
 
