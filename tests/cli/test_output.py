@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gaf.cli.app import run
-from tests.experiments.engine.processes import ENVIRONMENT, ROOT
+from tests.forked import ENVIRONMENT, ROOT
 
 SCRIPT = "import gaf_command; gaf_command.main()"  # as the installed command does
 BUFFERED = {key: value for key, value in ENVIRONMENT.items() if key != "PYTHONUNBUFFERED"}

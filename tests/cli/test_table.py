@@ -13,8 +13,8 @@ from gaf.experiments.table import found as tables
 from gaf.experiments.table.fill import fill
 from gaf.experiments.table.plan import make
 from tests.experiments.engine import processes
-from tests.experiments.engine.processes import ROOT
 from tests.experiments.grid_tasks import Here, HerePool
+from tests.forked import ROOT
 
 TINY = (
     *("table", "cifar-adam", "--models", "cifar10-resnet34", "--settings", "arctan(0.1, 20)"),

@@ -9,8 +9,8 @@ import pytest
 from gaf.cli.app import run
 from gaf.experiments import recipes
 from gaf.experiments.engine.folder import read_config
-from tests.experiments.engine.processes import ENVIRONMENT
 from tests.experiments.engine.tiny import KIND
+from tests.forked import ENVIRONMENT
 
 QUICK = ("--set", "threads=1", "--set", "accelerator=cpu", "--set", "epochs=1")
 TINY = ("train", "--task", KIND, *QUICK)

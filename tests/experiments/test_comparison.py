@@ -15,7 +15,7 @@ from gaf.experiments.comparison import (
     read,
     write,
 )
-from tests.experiments.engine.processes import ROOT
+from tests.forked import ROOT
 
 DIFFERENCE = Difference(
     against="baseline",

@@ -16,10 +16,10 @@ from gaf.experiments.engine.files import DiskFull
 from gaf.experiments.engine.overrides import override
 from gaf.experiments.engine.run import train
 from gaf.experiments.grid import digest, run_grid
-from gaf.experiments.pool import ATTEMPTS, LOG, Job, Pool, ask, cores, end, gpus, slots
-from tests.experiments.engine.processes import ENVIRONMENT, ROOT
+from gaf.experiments.pool import LOG, Job, Pool, ask, cores, end, gpus, slots
 from tests.experiments.engine.tiny import assert_same_run
 from tests.experiments.grid_tasks import base, comes, run_folder
+from tests.forked import ENVIRONMENT, ROOT
 
 
 def seeds(*numbers, **options):
@@ -65,29 +65,25 @@ def test_runs_whose_data_is_read_by_processes(data_dir, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_is_replaced_and_its_run_goes_on(tmp_path):
+def test_a_process_that_is_killed_is_replaced_and_its_run_goes_on(tmp_path, monkeypatch):
+    """One that always kills its process before its first checkpoint fails, and the others finish; one that
+    gets further each time comes to its end.
+    """
+    monkeypatch.setattr("gaf.experiments.pool.ATTEMPTS", 2)  # each takes the start of a process
     once = tmp_path / "died"
-    configs = seeds(0, 1, 2, die=1, once=str(once))
-    with Pool(2, tmp_path / LOG) as pool:
+    killed = [*seeds(1, die=1, once=str(once)), *seeds(2, die=2, at=3)]
+    configs = [*seeds(0), *killed, *seeds(3)]
+    with Pool(1, tmp_path / LOG) as pool:
         found = run_grid(configs, tmp_path / "runs", pool)
     assert once.exists()
-    assert all(each.result is not None for each in found.values())
-    train(seeds(1)[0], tmp_path / "alone")
+    errors = [found[digest(config)].error for config in configs]
+    assert errors[0] == errors[1] == errors[3] == ""
+    assert errors[2] == "the process died 2 times, at last with status -9"
     ran, alone = found[digest(configs[1])], tmp_path / "alone"
     assert (ran.folder / "metrics.jsonl").stat().st_size > 0
     assert ran.result.final == pytest.approx(train(seeds(1)[0], alone).final, abs=0)
     resumed = (ran.folder / "environment.json").read_text().count('"began"')
     assert resumed == 2  # begun once, gone on with once
-
-
-@pytest.mark.slow
-def test_a_run_that_always_kills_its_process_fails_and_the_others_finish(tmp_path):
-    """Before its first checkpoint, that is: one that gets further each time comes to its end."""
-    with Pool(1, tmp_path / LOG) as pool:
-        found = run_grid(seeds(0, 1, 2, die=1, at=3), tmp_path / "runs", pool)
-    errors = [each.error for each in found.values()]
-    assert errors[0] == errors[2] == ""
-    assert errors[1] == f"the process died {ATTEMPTS} times, at last with status -9"
 
 
 @pytest.mark.slow

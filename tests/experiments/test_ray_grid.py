@@ -17,22 +17,21 @@ from gaf.experiments.engine.folder import locked
 from gaf.experiments.engine.result import read_result
 from gaf.experiments.engine.run import train
 from gaf.experiments.grid import RunFailed, run_grid
-from gaf.experiments.pool import ATTEMPTS
 from gaf.experiments.ray_grid import RayGrid, last_step, resources
 from gaf.experiments.ray_task import progress
 from gaf.experiments.table import found as tables
 from gaf.experiments.table.fill import fill
 from gaf.experiments.table.plan import make
 from tests.experiments.engine import processes
-from tests.experiments.engine.processes import ROOT
 from tests.experiments.engine.tiny import assert_same_run
 from tests.experiments.grid_tasks import Here, base, run_folder
+from tests.forked import ROOT, SOURCES
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'activated-gradients[cluster]'")
 
 # Real trainings of seconds: Table III's first rows, small, on digits, a checkpoint at every fifth step.
 CHANGES = (
-    *("task.data=digits", "task.data_options.limit=480", "batch_size=32", "epochs=3"),
+    *("task.data=digits", "task.data_options.limit=320", "batch_size=32", "epochs=3"),
     *("accelerator=cpu", "checkpoint_every=5", "monitor_every=0"),
 )
 PART = {"models": ["cifar10-resnet50"], "settings": ["arctan(0.1, 20)"], "seeds": 2}
@@ -52,16 +51,17 @@ def table(folder):
     return {key: value for key, value in found.items() if key not in TIMES}
 
 
-@pytest.fixture
-def cluster(monkeypatch):
+@pytest.fixture(scope="module")
+def cluster():
     """A head that trains one run at a time; nodes are added by the test."""
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **SMALL})
-    yield found
-    found.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("PYTHONPATH", SOURCES)
+        found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **SMALL})
+        yield found
+        found.shutdown()
 
 
 def on_node(folder, node):
@@ -113,8 +113,9 @@ def test_a_node_that_is_killed_loses_nothing(cluster, tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_that_crash_die_or_cannot_be_held(cluster, tmp_path):
+def test_runs_that_crash_die_or_cannot_be_held(cluster, tmp_path, monkeypatch):
     """On one Ray, as it takes seconds to start; the last one is stopped, and saves."""
+    monkeypatch.setattr("gaf.experiments.ray_grid.ATTEMPTS", 2)  # each takes the start of a process
     once = tmp_path / "died"
     with RayGrid(tmp_path / "runs", cluster.address) as executor:
         configs = [
@@ -126,7 +127,7 @@ def test_runs_that_crash_die_or_cannot_be_held(cluster, tmp_path):
         found = list(run_grid(configs, tmp_path / "runs", executor).values())
         errors = [each.error for each in found]
         assert errors[:3] == ["", "RuntimeError: a crash of this seed", ""]
-        assert errors[3].startswith(f"the process died {ATTEMPTS} times at the same place: ")
+        assert errors[3].startswith("the process died 2 times at the same place: ")
         assert once.exists()
         assert progress(found[2].folder)["from"] == 5  # its checkpoint, two steps before it died
         with pytest.raises(ValueError, match=r"no node .* 99 CPUs and 0 GPUs: change threads"):

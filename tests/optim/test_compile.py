@@ -16,7 +16,7 @@ STEPS = 6
 
 def params_and_copy():
     generator = torch.Generator().manual_seed(0)
-    params = [torch.randn(8, 4, generator=generator, requires_grad=True) for _ in range(3)]
+    params = [torch.randn(8, 4, generator=generator, requires_grad=True) for _ in range(2)]
     return params, [p.detach().clone().requires_grad_() for p in params]
 
 
@@ -85,14 +85,8 @@ MAKERS = {
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 
 
-# A placement, a function, a rule and Auto meet in these; the slow suite has the others.
-FAST = ("sgd-momentum", "sgd-tensor-lr", "adamw", "auto-momentum")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MAKERS],
-)
+# A placement, a function, a rule and Auto meet in these; the slow suite has all by inductor.
+@pytest.mark.parametrize("name", ["sgd-momentum", "sgd-tensor-lr", "adamw", "auto-momentum"])
 def test_our_optimizers(name):
     assert_one_recompilation(check_compiled(MAKERS[name], "eager"))
 

@@ -19,7 +19,7 @@ from gaf.experiments.engine.run import read_result, train
 from gaf.experiments.recipes import paper
 from gaf.experiments.tasks import load_task
 from gaf.experiments.tasks.detection import Detection
-from tests.experiments.engine.processes import torchrun
+from tests.experiments.engine.processes import together
 
 BASE = "small-voc-ssd300-sgdm"
 QUICK = (
@@ -119,7 +119,7 @@ def test_two_processes_measure_what_one_does(data_dir, tmp_path):
     still.append(f"task.data_options.root={data_dir}")
     one = train(config(BASE, *still), tmp_path / "one")
     sets = [part for each in (*QUICK, *still) for part in ("--set", each)]
-    torchrun(2, ["train", BASE, "--out", str(tmp_path / "two"), *sets])
+    together(2, ["train", BASE, "--out", str(tmp_path / "two"), *sets])
     assert read_result(tmp_path / "two").final == pytest.approx(one.final, rel=1e-4)
 
 

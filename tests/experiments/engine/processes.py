@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.experiments.engine.tiny import KIND
-
-ROOT = Path(__file__).resolve().parents[3]
-SOURCES = os.pathsep.join(
-    map(str, (ROOT, ROOT / "src"))
-)  # of this checkout, wherever gaf is installed
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": SOURCES, "NO_COLOR": "1"}
+from tests.forked import ENVIRONMENT, Forked
 
 
 def arguments(folder: Path, *changes: str, options: dict[str, object] | None = None) -> list[str]:
@@ -32,25 +27,12 @@ def arguments(folder: Path, *changes: str, options: dict[str, object] | None = N
     ]
 
 
-def hear_ctrl_c() -> None:
-    """A shell's `&` makes what it starts deaf to it, and the tests may run in one."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def start(args: list[str], **options: object) -> subprocess.Popen[str]:
+def start(args: list[str], **options: Any) -> Forked:
     """`gaf ARGS` in the background."""
-    options = {"preexec_fn": hear_ctrl_c, **options}
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "gaf.cli", *args],
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,  # type: ignore[call-overload]
-    )
+    return Forked("gaf.cli", args, ENVIRONMENT, **options)
 
 
-def run(args: list[str], timeout: float = 120, **options: object) -> tuple[int, str, str]:
+def run(args: list[str], timeout: float = 120, **options: Any) -> tuple[int | None, str, str]:
     """`gaf ARGS` to the end: status, stdout, stderr."""
     process = start(args, **options)
     out, err = process.communicate(timeout=timeout)
@@ -58,7 +40,7 @@ def run(args: list[str], timeout: float = 120, **options: object) -> tuple[int, 
 
 
 def torchrun(processes: int, args: list[str]) -> None:
-    """`gaf ARGS` in several processes that talk over gloo."""
+    """`torchrun -m gaf.cli ARGS`: several processes that talk over gloo."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
@@ -72,7 +54,27 @@ def torchrun(processes: int, args: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def wait_for(process: subprocess.Popen[str], condition: Callable[[], object]) -> None:
+def together(processes: int, args: list[str], timeout: float = 120) -> None:
+    """The processes that torchrun would start, with the variables that it sets."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    sizes = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(processes))
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "1"}
+    started = []
+    for rank in range(processes):
+        ranks = dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
+        environment = {**ENVIRONMENT, **sizes, **meeting, **ranks, "GROUP_RANK": "0"}
+        started.append(Forked("gaf.cli", args, environment))
+    try:
+        for process in started:
+            printed = process.communicate(timeout)
+            assert process.returncode == 0, printed
+    finally:
+        for process in started:
+            process.kill()
+
+
+def wait_for(process: Forked, condition: Callable[[], object]) -> None:
     """Until something is so; fails if the process ends first."""
     began = time.monotonic()
     while not condition():

@@ -1,7 +1,6 @@
 """A disk that fills up: one sentence, and the checkpoint before is whole."""
 
 import os
-import resource
 import subprocess
 import sys
 
@@ -58,8 +57,7 @@ def test_a_file_that_may_not_grow(tmp_path):
     """Without a file system of its own: a limit on the size of files, which the weights run into."""
     folder = tmp_path / "run"
     args = (*CHANGES, "checkpoint_every=100", "epochs=1")
-    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))}
-    status, _, err = run(arguments(folder, *args, options=OPTIONS), **limits)
+    status, _, err = run(arguments(folder, *args, options=OPTIONS), file_size=300_000)
     assert status == 1, err
     assert "there is no checkpoint yet" in err.splitlines()[-1]
     assert run(arguments(folder, *args, options=OPTIONS))[0] == 0

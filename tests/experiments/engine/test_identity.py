@@ -20,9 +20,9 @@ from gaf.experiments.grid import digest, run_grid
 from gaf.experiments.tasks import source
 from gaf.experiments.tasks.load import import_maker
 from gaf.optim.sgd import SGD
-from tests.experiments.engine.processes import ROOT
 from tests.experiments.engine.tiny import tiny_config
 from tests.experiments.grid_tasks import Here, HerePool, base
+from tests.forked import ROOT
 
 QUICK = ("--set", "epochs=1", "--set", "accelerator=cpu")
 

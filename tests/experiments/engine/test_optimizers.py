@@ -8,7 +8,7 @@ from torch import nn
 from gaf.experiments.engine.config import OptimizerConfig
 from gaf.experiments.engine.optimizers import make_optimizer, treat_gradients
 from gaf.experiments.engine.run import train
-from tests.experiments.engine.processes import arguments, run, torchrun
+from tests.experiments.engine.processes import arguments, run, together
 from tests.experiments.engine.tiny import last_checkpoint, tiny_config
 
 BOTH = ("optimizer.normalize=0.5", "optimizer.centralize=true")
@@ -65,7 +65,7 @@ def test_normalize_sees_gradients_without_the_loss_scale(tmp_path):
 def test_two_processes_with_shards_train_to_the_weights_of_one(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     assert run(arguments(one, "epochs=2", "batch_size=16", *BOTH))[0] == 0
-    torchrun(2, arguments(two, "epochs=2", "batch_size=16", *BOTH, "strategy=fsdp2"))
+    together(2, arguments(two, "epochs=2", "batch_size=16", *BOTH, "strategy=fsdp2"))
     a, b = (last_checkpoint(each)["model"] for each in (one, two))
     for name in a:
         torch.testing.assert_close(b[name], a[name], rtol=0, atol=2e-6)

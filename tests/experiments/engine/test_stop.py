@@ -7,7 +7,7 @@ import pytest
 from tests.experiments.engine.processes import arguments, run, start, wait_for
 from tests.experiments.engine.tiny import KIND, assert_same_run
 
-CHANGES = ("epochs=400", "batch_size=16", "checkpoint_every=100000", "evaluate_every=100")
+CHANGES = ("epochs=200", "batch_size=16", "checkpoint_every=100000", "evaluate_every=100")
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import torch
 
 from gaf.experiments.engine import checkpoint
 from gaf.experiments.engine.run import read_result
-from tests.experiments.engine.processes import arguments, run, torchrun
+from tests.experiments.engine.processes import arguments, run, together, torchrun
 from tests.experiments.engine.tiny import last_checkpoint, metrics
 
 CHANGES = ("epochs=3", "batch_size=16", "accumulate=2", "optimizer.clip_norm=1.0")
@@ -43,7 +43,7 @@ def assert_close(one, two):
 def test_two_processes_train_to_the_weights_of_one(alone, tmp_path, strategy):
     two = tmp_path / "two"
     args = arguments(two, *CHANGES, f"strategy={strategy}", options=OPTIONS)
-    torchrun(2, args)
+    (torchrun if strategy == "ddp" else together)(2, args)
     assert_close(alone, two)
     assert read_result(two).final["top1"] == read_result(alone).final["top1"]
     newest, before = checkpoint.steps(two / "checkpoints")
@@ -67,5 +67,5 @@ def test_two_processes_train_to_the_weights_of_one(alone, tmp_path, strategy):
     assert f"resumed at step {int(before.name[5:])}" in err
     assert len(list(checkpoint.steps(two / "checkpoints")[0].glob("*.pt"))) == 1
     assert_close(alone, two)
-    torchrun(2, [*arguments(back, *CHANGES, f"strategy={strategy}", options=OPTIONS)])
+    together(2, arguments(back, *CHANGES, f"strategy={strategy}", options=OPTIONS))
     assert_close(alone, back)
