@@ -16,7 +16,7 @@ from gaf.experiments.engine.run import train
 from tests.experiments.detection import brute
 
 IMAGES = 4
-STEPS = 130
+STEPS = 170
 ENOUGH = 0.9
 
 
