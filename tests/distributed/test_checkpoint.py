@@ -268,6 +268,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
 """
 
 
+@pytest.mark.slow
 def test_metadata_that_would_exhaust_the_process_is_refused(tmp_path):
     """In a process of its own, which an overflow of the stack would end."""
     for reason, content in EXHAUSTING.items():

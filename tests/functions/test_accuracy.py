@@ -9,6 +9,7 @@ import torch
 
 import gaf
 from tests.functions.exact import FORMULAS, error_in_ulp, exact
+from tests.pairs import pairs_first
 
 BUILT_IN = (gaf.Arctan, gaf.Tanh, gaf.Log)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -61,9 +62,7 @@ def call(f: gaf.Activation, what: str, g: torch.Tensor) -> torch.Tensor:
     return f(g) if what == "value" else getattr(f, what)(g)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("cls", BUILT_IN)
-@pytest.mark.parametrize("what", FORMULAS)
+@pairs_first(what=list(FORMULAS), cls=BUILT_IN, dtype=DTYPES)
 def test_against_mpmath(what, cls, dtype):
     for seed, params in enumerate(PARAMS):
         f = cls(*params)

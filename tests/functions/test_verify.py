@@ -285,7 +285,9 @@ PASSING = {
 }
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-7, 1e5])
+@pytest.mark.parametrize(
+    "scale", [1.0, *(pytest.param(scale, marks=pytest.mark.slow) for scale in (1e-7, 1e5))]
+)
 @pytest.mark.parametrize("name", PASSING)
 def test_other_functions_meet_the_definition(name, scale):
     formula, symbolic = PASSING[name]

@@ -85,13 +85,13 @@ MAKERS = {
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 
 
-# A placement, a function, a rule and Auto meet in these; the slow suite has all by inductor.
-@pytest.mark.parametrize("name", ["sgd-momentum", "sgd-tensor-lr", "adamw", "auto-momentum"])
+# The slow suite has all by inductor.
+@pytest.mark.parametrize("name", ["sgd-momentum", "auto-adam"])
 def test_our_optimizers(name):
     assert_one_recompilation(check_compiled(MAKERS[name], "eager"))
 
 
-@pytest.mark.parametrize("activation", ["arctan", "auto"])
+@pytest.mark.parametrize("activation", ["arctan", pytest.param("auto", marks=pytest.mark.slow)])
 def test_an_activated_optimizer(activation):
     """torch's RMSprop is compiled anew for each float lr, so here only alpha and beta change."""
 

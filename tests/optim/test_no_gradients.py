@@ -86,7 +86,7 @@ def test_no_gradients_at_all(name, activation):
     [
         ("ours:sgd-momentum", {"foreach": True}),
         pytest.param("ours:sgd-gradient", {"foreach": False}, marks=pytest.mark.slow),
-        ("ours:adam", {}),
+        pytest.param("ours:adam", {}, marks=pytest.mark.slow),
         pytest.param("activated:rmsprop", {}, marks=pytest.mark.slow),
     ],
 )

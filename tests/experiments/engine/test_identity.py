@@ -182,7 +182,11 @@ def test_only_shared_parts_count_between_settings():
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """The example's task, in a folder of the user's with a helper and a file that nobody imports."""
+    """The example's task, in a folder of the user's with a helper and a file that nobody imports.
+
+    Without bytecode: Python knows a source by its second and its size, and these change within one.
+    """
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr("gaf.experiments.pool.Pool", HerePool)
     text = (ROOT / "examples" / "own_task.py").read_text()
     assert "torch.sin(self.x)" in text
