@@ -26,7 +26,7 @@ from check import ROOT, compile_block, fenced_blocks, pages
 AT_ONCE = 2
 FIRST = ("compare.md", "tables.md", "frameworks.md")  # what takes longest does not begin last
 SECONDS = 600  # for a page, on a machine that is busy with other things too
-SHARED = ("torch._dynamo", "torch.testing", "sklearn.datasets", "sympy", "gaf.experiments.compare")
+SHARED = ("torch._dynamo", "torch.testing", "sklearn.datasets", "sympy", "gaf.lab.study.compare")
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
 

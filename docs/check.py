@@ -80,8 +80,8 @@ def command_problem(line: str) -> str:
         return str(error)
     for end in (">", "|", "&&"):
         words = words[: words.index(end)] if end in words else words
-    if "-m" in words and "gaf.cli" in words:  # torchrun ... -m gaf.cli train ...
-        words = ["gaf", *words[words.index("gaf.cli") + 1 :]]
+    if "-m" in words and "gaf.lab.cli" in words:  # torchrun ... -m gaf.lab.cli train ...
+        words = ["gaf", *words[words.index("gaf.lab.cli") + 1 :]]
     if words[:1] == ["gaf"]:
         return gaf_problem(words[1:])
     if words[:1] == ["make"]:
@@ -115,7 +115,7 @@ def gaf_problem(words: list[str]) -> str:
 def _gaf() -> Any:
     from typer.main import get_command
 
-    from gaf.cli.app import app
+    from gaf.lab.cli.app import app
 
     return get_command(app)
 

@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 import gaf
-from gaf.experiments.engine.files import write_whole
-from gaf.reports.figures import Settings, find, style
-from gaf.reports.figures.save import METADATA, drawn
+from gaf.common.files import write_whole
+from gaf.lab.reports.figures import Settings, find, style
+from gaf.lab.reports.figures.save import METADATA, drawn
 
 HERE = Path(__file__).parent / "images"
 FUNCTIONS = ((gaf.Arctan, style.BLUE), (gaf.Tanh, style.VERMILION), (gaf.Log, style.GREEN))

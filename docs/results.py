@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gaf.experiments import comparison
-from gaf.experiments.comparison import Difference
-from gaf.experiments.engine.files import write_whole
-from gaf.experiments.statistics import Paired, paired
+from gaf.common.files import write_whole
+from gaf.lab.study import comparison
+from gaf.lab.study.comparison import Difference
+from gaf.lab.study.statistics import Paired, paired
 
 HERE = Path(__file__).parent
 MARKED = re.compile(r"(<!-- (results/[\w/-]+), (\d) digits -->\n\n)((?:\|.*\n)*)")

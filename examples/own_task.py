@@ -11,9 +11,9 @@ import tempfile
 import torch
 from torch import nn
 
-from gaf.experiments.engine.config import OptimizerConfig, RunConfig, TaskConfig
-from gaf.experiments.engine.run import train
-from gaf.experiments.tasks import Task
+from gaf.lab.engine.config import OptimizerConfig, RunConfig, TaskConfig
+from gaf.lab.engine.run import train
+from gaf.lab.tasks import Task
 
 
 class Points:

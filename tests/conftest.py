@@ -38,7 +38,7 @@ DATA = ["generated", "real"] if os.environ.get("GAF_DATA") else ["generated"]
 @pytest.fixture(scope="session")
 def generated_data(tmp_path_factory) -> Path:
     """Small datasets, written once in each process."""
-    from tests.experiments.data import folders  # needs more than the tests of the core have
+    from tests.lab.data import folders  # needs more than the tests of the core have
 
     return folders.generate(tmp_path_factory.mktemp("generated"))
 
@@ -83,6 +83,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def contents(data_dir, generated_data):
     """What ``data_dir`` holds."""
-    from tests.experiments.data import folders
+    from tests.lab.data import folders
 
     return folders.GENERATED if data_dir == generated_data else folders.REAL

@@ -34,8 +34,8 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": SOURCES, "NO_
 IMPORTED = (
     *("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"),
     *("torch.distributed.tensor.parallel", "tensorboard.summary.writer.event_file_writer"),
-    *("gaf.cli.app", "gaf.experiments.compare", "gaf.experiments.engine.run"),
-    *("gaf.experiments.table", "tests.experiments.engine.tiny", "tests.experiments.grid_tasks"),
+    *("gaf.lab.cli.app", "gaf.lab.study.compare", "gaf.lab.engine.run"),
+    *("gaf.lab.study.table", "tests.lab.engine.tiny", "tests.lab.study.grid_tasks"),
 )
 
 

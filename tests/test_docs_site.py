@@ -141,7 +141,7 @@ def test_blocks_are_run(tmp_path):
     ("line", "said"),
     [
         ("gaf table cifar100 --dry-run  # the price", ""),
-        ("torchrun --nproc-per-node 4 -m gaf.cli train cifar100-resnet50-sgdm", ""),
+        ("torchrun --nproc-per-node 4 -m gaf.lab.cli train cifar100-resnet50-sgdm", ""),
         ("gaf tabel cifar100", "gaf has no command tabel"),
         ("gaf table cifar100 --dry", "No such option"),
         ("gaf data fetch cifar10", "gaf data has no command fetch"),

@@ -112,7 +112,7 @@ def test_extra(extra, wheel, torch_layer, tmp_path):
     )
     assert not (site / "torch").exists(), "torch was installed again"
     for use, status, says in USES[extra]:
-        start = ["-c", use] if isinstance(use, str) else ["-m", "gaf.cli", *use]
+        start = ["-c", use] if isinstance(use, str) else ["-m", "gaf.lab.cli", *use]
         done = subprocess.run([python, *start], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == status, (use, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr

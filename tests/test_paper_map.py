@@ -67,8 +67,8 @@ def problem(name):
 
 def _value_problem(words):
     """The parser takes any number and name here; the commands' own lists do not."""
-    from gaf.reports.figures import find as find_figure
-    from gaf.theory.statements import find as find_statement
+    from gaf.lab.reports.figures import find as find_figure
+    from gaf.lab.theory.statements import find as find_statement
 
     try:
         if words[0] == "figure":
@@ -99,7 +99,7 @@ def test_what_is_named_exists(name):
 @pytest.mark.parametrize(
     "name",
     [
-        "gaf.theory.lemmas.lemma_3",
+        "gaf.lab.theory.lemmas.lemma_3",
         "gaf.nothing.at_all",
         "gaf figure 6",
         "gaf table mnist",

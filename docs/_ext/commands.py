@@ -31,7 +31,7 @@ def sections() -> Iterator[str]:
     """Markdown for `gaf` and each of its commands."""
     from typer.main import get_command
 
-    from gaf.cli.app import app
+    from gaf.lab.cli.app import app
 
     group: Any = get_command(app)
     for name, command in sorted(group.commands.items()):

@@ -7,7 +7,7 @@ you would call ``clip_grad_norm_``.
 
 from importlib.metadata import version
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions import Activation, Arctan, Log, Tanh, names, parse, register, verify
 from gaf.optim import (
     PLACEMENTS,

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import gaf
-from gaf.cli.bench.memory import allocations
 from gaf.kernels import native
+from gaf.lab.bench.memory import allocations
 from gaf.optim import rules
 from gaf.optim.select import implementation
 from tests.pairs import pairs_first

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions.lift import elementwise
 from gaf.functions.quadrature import derivative_by_autograd, integral_by_quadrature
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 
 
 def elementwise(formula: Callable[[Tensor], Tensor], g: Tensor) -> Tensor:

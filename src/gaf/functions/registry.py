@@ -8,7 +8,7 @@ import inspect
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions.base import Activation
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import OptState
 
 import gaf
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.integrations.missing import needs
 

@@ -26,8 +26,8 @@ from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.utils import _ReaderView
 
-from gaf import tensor_files
-from gaf.errors import GafError
+from gaf.common import tensor_files
+from gaf.common.errors import GafError
 from gaf.integrations.metadata import Refused, loads
 
 METADATA = ".metadata"  # written last, so that a folder with it is whole

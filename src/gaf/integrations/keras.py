@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from typing import Any, TypeVar
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.elsewhere import check_formula
 from gaf.integrations.missing import needs

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import is_dtensor
 from gaf.integrations.missing import needs

@@ -19,7 +19,7 @@ import torch
 from torch.distributed.checkpoint import metadata as records
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 
-from gaf.unpickling import Refused, Unpickler
+from gaf.common.unpickling import Refused, Unpickler
 
 _RECORDS: tuple[type, ...] = (
     records.Metadata,

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.integrations.accelerate import refuse_engine, unwrap
 from gaf.integrations.missing import needs

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import refuse_partial
 from gaf.optim import adapt, settings

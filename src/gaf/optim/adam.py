@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim.adam import adam as torch_adam
 from torch.optim.optimizer import ParamsT, _use_grad_for_differentiable
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import real_view
 from gaf.kernels.native import Tangled

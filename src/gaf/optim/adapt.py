@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions import function_type
 from gaf.functions.lift import elementwise, is_dtensor, local_shard, real_values, real_view
 from gaf.kernels import native

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, ClassVar
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions.base import parameter
 from gaf.functions.registry import _read
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import ParamsT
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.optim import settings
 from gaf.optim.activate import OWN, activate_groups

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import real_values
 from gaf.optim import adapt

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.optim.settings import type_of
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.functions import Activation, as_activation, function_type
 from gaf.functions.lift import elementwise
 from gaf.optim import adapt

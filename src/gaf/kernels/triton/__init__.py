@@ -37,7 +37,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gaf.errors import GafError
+from gaf.common.errors import GafError
 from gaf.kernels import native
 from gaf.kernels.native import FUNCTIONS
 from gaf.kernels.triton import functions

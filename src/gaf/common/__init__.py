@@ -1,0 +1,1 @@
+"""What the library and the lab share: errors, files, names that are near."""

@@ -1,0 +1,1 @@
+"""Does it help? Everything that needs more than torch: the extra ``[lab]``."""

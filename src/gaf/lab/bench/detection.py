@@ -1,0 +1,111 @@
+"""What detection costs beside the network: matching and loss in a step, then decoding and suppression.
+
+The network is that of the small recipe. Images, objects and outputs are random; with these outputs every
+class has its 200 candidates, which is the most that suppression can get to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from rich.console import Console, Group
+from rich.table import Table
+
+import gaf
+from gaf.lab.bench import machine
+from gaf.lab.bench.progress import stage
+from gaf.lab.bench.timing import collect, ratio, spread
+
+CLASSES, MOST_OBJECTS = 20, 8  # in an image of VOC there are 2.4 on average
+SHARE = 0.10  # of a training step that matching and loss may take
+SECONDS = 0.100  # that decoding and suppression of an image may take
+STEP, LOSS, DETECT = (
+    "training step",
+    "matching and loss in it",
+    "decoding and suppression, an image",
+)
+
+
+def measure(repeats: int, console: Console) -> dict[str, Any]:
+    """Seconds of a training step, of its matching and loss with their gradients, and of the detections."""
+    from gaf.lab.study.recipes.voc import BATCH, WIDTH
+    from gaf.lab.tasks.detection.loss import NOTHING, match, multibox_loss
+    from gaf.lab.tasks.detection.nms import detect
+    from gaf.lab.tasks.models import build
+
+    torch.manual_seed(0)
+    model = build("ssd300", classes=CLASSES, width=WIDTH).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    defaults = model.defaults
+    optimizer = gaf.SGD(model.parameters(), lr=1e-4, momentum=0.9, activation="arctan(0.1, 20)")
+    images = torch.randn(BATCH, 3, 300, 300).contiguous(memory_format=torch.channels_last)
+    start, side = torch.rand(2, BATCH, MOST_OBJECTS, 2)
+    boxes = torch.cat((start * 0.5, start * 0.5 + 0.05 + side * 0.45), dim=-1)
+    counts = torch.randint(1, MOST_OBJECTS + 1, (BATCH, 1))
+    labels = torch.randint(CLASSES, (BATCH, MOST_OBJECTS))
+    labels[torch.arange(MOST_OBJECTS) >= counts] = NOTHING
+    outputs = [torch.randn(BATCH, len(defaults), n, requires_grad=True) for n in (CLASSES + 1, 4)]
+
+    def lossy(logits: torch.Tensor, numbers: torch.Tensor) -> None:
+        matches = match(labels, boxes, defaults)
+        multibox_loss(logits, numbers, matches, defaults).mean().backward()
+
+    def step() -> None:
+        optimizer.zero_grad()
+        lossy(*model(images))
+        optimizer.step()
+
+    def loss() -> None:
+        for each in outputs:
+            each.grad = None
+        lossy(*outputs)
+
+    @torch.no_grad()
+    def detections() -> None:
+        detect(outputs[0][:1], outputs[1][:1], defaults)
+
+    seconds: dict[str, list[float]] = {}
+    others = machine.Others()
+    with stage(console, "detection", repeats) as tick:
+        steps = {STEP: step, LOSS: loss, DETECT: detections}
+        collect(steps, seconds, repeats=repeats, shortest=0.0, tick=tick)
+    return {
+        **machine.facts(),
+        "batch": BATCH,
+        "width": WIDTH,
+        "limits": {"share": SHARE, "seconds": SECONDS},
+        "others": others.share(),
+        "seconds": {name: spread(times).as_dict() for name, times in seconds.items()},
+        "share": ratio(seconds[LOSS], seconds[STEP]).as_dict(),
+    }
+
+
+def table(found: Mapping[str, Any]) -> Group:
+    """What was measured, for people."""
+    seconds, share = found["seconds"], found["share"]
+    shown = Table(
+        title=f"SSD300 at width {found['width']:g}, batch {found['batch']}",
+        caption=f"medians of {share['n']} interleaved repetitions (10 % to 90 %)",
+    )
+    for column in ("what", "milliseconds", "of the step", "at most", "verdict"):
+        shown.add_column(column, justify="left" if column == "what" else "right", no_wrap=True)
+    part = f"{share['median']:.1%} ({share['p10']:.1%} to {share['p90']:.1%})"
+    few, quick = share["median"] <= SHARE, seconds[DETECT]["median"] < SECONDS
+    for name, of, limit, reached in (
+        (STEP, "", "", None),
+        (LOSS, part, f"{SHARE:.0%}", few),
+        (DETECT, "", f"{1000 * SECONDS:.0f} ms", quick),
+    ):
+        verdict = "" if reached is None else "reached" if reached else "not reached"
+        if verdict and (found["others"] or 0.0) > 0.05:
+            verdict += f" (others took {found['others']:.0%} of the processors)"
+        time = seconds[name]
+        shown.add_row(
+            name,
+            f"{1000 * time['median']:.1f} ({1000 * time['p10']:.1f} to {1000 * time['p90']:.1f})",
+            of,
+            limit,
+            verdict,
+        )
+    return Group(machine.line(found), shown)

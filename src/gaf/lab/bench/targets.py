@@ -1,0 +1,166 @@
+"""What must hold, as data, and whether it does: measured, limit, verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gaf.lab.bench.contenders import FUNCTIONS, Rule
+from gaf.lab.bench.memory import Allocations
+from gaf.lab.bench.timing import Spread, ratio
+
+REACHED, NOT_REACHED, NOT_MEASURED = "reached", "not reached", "not measured"
+BUSY = "undecided"  # others used the machine: a step of many barriers waits for them more than one of few
+QUIET = 0.05  # share of the processors that others may take
+
+Times = Mapping[str, Mapping[Rule, Sequence[float]]]  # by the name of the shapes
+Others = Mapping[tuple[str, str], float | None]  # by the name of the shapes and the optimizer
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Our fused steps take at most ``limit`` times as long as ``base`` on these shapes."""
+
+    title: str
+    shapes: str
+    base: Rule
+    limit: float
+    aim: float | None = None
+    functions: tuple[str, ...] = FUNCTIONS
+    placements: tuple[str, ...] | None = None  # None: all
+
+
+@dataclass(frozen=True)
+class Target:
+    """A claim next to what was measured."""
+
+    title: str
+    limit: str
+    measured: str
+    detail: str
+    verdict: str
+    ratio: Spread | None = None
+
+
+def _authors(function: str, limit: float) -> Claim:
+    base = Rule("SGD", "authors", None, function)
+    return Claim(
+        f"fused GAF-SGDM / the authors' formulation, {function}",
+        "resnet50",
+        base,
+        limit,
+        functions=(function,),
+        placements=("momentum",),  # what the authors' formulation computes
+    )
+
+
+TORCH = {name: Rule(name, "torch", "fused") for name in ("SGD", "Adam")}
+CLAIMS = (
+    Claim("fused GAF-SGDM / torch fused SGD, ResNet-50", "resnet50", TORCH["SGD"], 1.10, 1.00),
+    Claim("fused GAF-Adam / torch fused Adam, ResNet-50", "resnet50", TORCH["Adam"], 1.05, 1.00),
+    Claim("fused GAF-SGDM / torch fused SGD, tiny tensors", "tiny", TORCH["SGD"], 1.10),
+    Claim("fused GAF-Adam / torch fused Adam, tiny tensors", "tiny", TORCH["Adam"], 1.10),
+    Claim(
+        "fused GAF-SGDM / (clip_grad_norm_ + torch fused SGD)",
+        "resnet50",
+        Rule("SGD", "clip_grad_norm_", "fused"),
+        0.55,
+    ),
+    _authors("arctan", 0.35),
+    _authors("log", 0.25),
+    Claim("fused GAF-SGDM / bandwidth limit", "resnet50", Rule("SGD", "limit"), 1.25, 1.10),
+    Claim("fused GAF-Adam / bandwidth limit", "resnet50", Rule("Adam", "limit"), 1.25, 1.10),
+)
+
+
+def judge(times: Times, others: Others) -> Iterator[Target]:
+    """Each claim about time, by its worst function and placement; none on a busy machine."""
+    for claim in CLAIMS:
+        limit = f"{claim.limit:.2f}" + (f", aim {claim.aim:.2f}" if claim.aim else "")
+        found = _ratios(times.get(claim.shapes, {}), claim)
+        if not found:
+            lacks = claim.base.who == "limit" and claim.shapes in times
+            detail = "the native pass that measures the limit is missing" if lacks else ""
+            yield Target(claim.title, limit, "", detail, NOT_MEASURED)
+            continue
+        worst = max(found, key=lambda rule: found[rule].median)
+        bad = sum(each.median > claim.limit for each in found.values())
+        detail = f"{worst.function} {worst.placement}"
+        if len(found) > 1:
+            detail = f"worst of {len(found)}: {detail}; {len(found) - bad} within the limit"
+        verdict = NOT_REACHED if bad else REACHED
+        taken = others.get((claim.shapes, claim.base.optimizer))
+        if taken is not None and taken > QUIET:
+            verdict = BUSY
+            detail = f"others took {taken:.0%} of the processors; {detail}"
+        median, low, high = found[worst].median, found[worst].low, found[worst].high
+        measured = f"{median:.2f} ({low:.2f} to {high:.2f})"
+        yield Target(claim.title, limit, measured, detail, verdict, found[worst])
+
+
+def _ratios(times: Mapping[Rule, Sequence[float]], claim: Claim) -> dict[Rule, Spread]:
+    if claim.base not in times:
+        return {}
+    return {
+        rule: ratio(seconds, times[claim.base])
+        for rule, seconds in times.items()
+        if (rule.optimizer, rule.who) == (claim.base.optimizer, "gaf")
+        and rule.implementation == "fused"
+        and rule.function in claim.functions
+        and (claim.placements is None or rule.placement in claim.placements)
+    }
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    """What memory is measured by: bytes of all parameters, of the smallest tensor, and f's own space."""
+
+    shapes: str
+    all_parameters: int
+    smallest: int
+    working: Mapping[str, int]  # by function: on the largest tensor, besides the result
+
+
+def judge_memory(found: Mapping[Rule, Allocations], facts: MemoryFacts | None) -> Iterator[Target]:
+    """Extra memory beyond optimizer state: fused nothing the size of a tensor, foreach one list."""
+    for optimizer in ("SGD", "Adam"):
+        title = f"extra memory of a fused GAF-{optimizer} step"
+        fused = _of(found, optimizer, "fused")
+        if facts is None or not fused:
+            yield Target(title, "no tensor", "", "", NOT_MEASURED)
+        else:
+            worst = max(fused, key=lambda rule: fused[rule].largest)
+            largest = fused[worst].largest
+            verdict = REACHED if largest < facts.smallest else NOT_REACHED
+            measured = f"{largest:,} bytes"
+            detail = f"largest allocation; the smallest tensor has {facts.smallest:,} bytes"
+            yield Target(title, "no tensor", measured, detail, verdict)
+
+        title = f"extra memory of a foreach GAF-{optimizer} step, fp32"
+        foreach = _of(found, optimizer, "foreach")
+        if facts is None or not foreach:
+            yield Target(title, "1 list", "", "", NOT_MEASURED)
+            continue
+        lists = {rule: each.peak / facts.all_parameters for rule, each in foreach.items()}
+        # One list, the space f works in on one tensor, and room for single numbers.
+        most = {f: 1.005 + space / facts.all_parameters for f, space in facts.working.items()}
+        bad = [rule for rule in lists if lists[rule] > most[str(rule.function)]]
+        worst = max(bad or lists, key=lambda rule: lists[rule])
+        detail = f"worst of {len(lists)}: {worst.function} {worst.placement}"
+        detail += f"; {len(lists) - len(bad)} within the limit"
+        own = found.get(Rule(optimizer, "torch", "foreach"))
+        if own is not None:
+            detail += f"; torch's own: {own.peak / facts.all_parameters:.2f}"
+        limit = f"1 list (and f's space: {most[str(worst.function)]:.2f})"
+        verdict = NOT_REACHED if bad else REACHED
+        yield Target(title, limit, f"{lists[worst]:.2f} lists", detail, verdict)
+
+
+def _of(
+    found: Mapping[Rule, Allocations], optimizer: str, implementation: str
+) -> dict[Rule, Allocations]:
+    return {
+        rule: each
+        for rule, each in found.items()
+        if (rule.optimizer, rule.who, rule.implementation) == (optimizer, "gaf", implementation)
+    }

@@ -1,0 +1,193 @@
+"""The command line of ``gaf bench``."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import typer
+from rich.console import Console, RenderableType
+
+from gaf.kernels import native
+from gaf.lab.bench import growth, kernels, machine, record
+from gaf.lab.bench.memory import fits, free_memory
+from gaf.lab.bench.run import Plan, run
+from gaf.lab.bench.shapes import SHAPES
+from gaf.lab.bench.tables import tables
+from gaf.lab.cli import terminal
+
+WIDTH = 150  # of tables that do not go to a terminal
+INTERRUPTED = 130
+QUICK_BUDGET = 8.0  # seconds for one optimizer on one list of tensors
+
+Choice = Literal["resnet50", "transformer", "tiny", "all"]
+
+
+def bench(
+    shapes: Annotated[
+        Choice | None,
+        typer.Option(
+            help="Lists of tensors to time; unset: all, or with --quick resnet50 and tiny."
+        ),
+    ] = None,
+    with_growth: Annotated[
+        bool, typer.Option("--growth", help="Add the growth from 1 M to 200 M parameters.")
+    ] = False,
+    training: Annotated[
+        bool, typer.Option("--training", help="Add the share of a whole training step.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Under a minute: fused SGD and Adam, few repetitions.")
+    ] = False,
+    repeats: Annotated[
+        int | None, typer.Option(min=2, help="Repetitions; unset: 21, or 7 with --quick.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Threads; unset: as many as torch takes.")
+    ] = None,
+    only_engine: Annotated[
+        bool,
+        typer.Option("--engine", help="Only time the training engine against a bare loop."),
+    ] = False,
+    only_grid: Annotated[
+        bool, typer.Option("--grid", help="Only time runs side by side against one by one.")
+    ] = False,
+    only_detection: Annotated[
+        bool,
+        typer.Option("--detection", help="Only time SSD's matching, loss, decoding, suppression."),
+    ] = False,
+    only_auto: Annotated[
+        bool,
+        typer.Option("--auto", help="Only time gaf.Auto against the same f with fixed values."),
+    ] = False,
+    only_kernels: Annotated[
+        bool, typer.Option("--kernels", help="Only tell which kernels this machine has.")
+    ] = False,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="PATH", help="Write the results there as JSON.")
+    ] = None,
+    save: Annotated[
+        bool,
+        typer.Option(
+            "--save", help="Write them to benchmarks/results/, named by date and machine."
+        ),
+    ] = False,
+) -> int:
+    """Time a step against torch's own, clipping, the authors' formulation and the speed of memory.
+
+    All in one run, on the CPU, in interleaved repetitions: ratios are what to read, not milliseconds.
+
+    Example: gaf bench --shapes resnet50 --json bench.json
+    """
+    _check_folders(json_path, save)
+    _check_instruction_set()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if only_kernels:
+        return _tell_kernels(json_path)
+    if only_engine:
+        return _time_trainings("engine", repeats or (5 if quick else 15), json_path, save)
+    if only_grid:
+        return _time_trainings("grid", repeats or (3 if quick else 7), json_path, save)
+    if only_detection:
+        return _time_trainings("detection", repeats or (5 if quick else 15), json_path, save)
+    if only_auto:
+        return _time_trainings("auto", repeats or (7 if quick else 21), json_path, save)
+    names = tuple(SHAPES) if shapes in (None, "all") else (shapes,)
+    if quick and shapes is None:
+        names = ("resnet50", "tiny")
+    _check_memory(names)
+    report = run(_plan(names, with_growth, training, quick, repeats), terminal.stderr())
+    _publish(tables(report), record.as_dict(report), json_path, save, machine.label(report.about))
+    return 0 if report.complete else INTERRUPTED
+
+
+def _plan(
+    names: tuple[str, ...], with_growth: bool, training: bool, quick: bool, repeats: int | None
+) -> Plan:
+    if quick:
+        return Plan(
+            names,
+            optimizers=("SGD", "Adam"),
+            implementations=("fused",),
+            repeats=repeats or 7,
+            budget=QUICK_BUDGET,
+            memory_functions=("arctan",),
+            growth=growth.QUICK_MILLIONS if with_growth else (),
+            training=training,
+        )
+    sizes = growth.MILLIONS if with_growth else ()
+    return Plan(names, repeats=repeats or 21, growth=sizes, training=training)
+
+
+def _check_folders(json_path: Path | None, save: bool) -> None:
+    """Refuse before an hour of measuring what cannot be written after it."""
+    if json_path is not None and (json_path.is_dir() or not json_path.absolute().parent.is_dir()):
+        reason = "it is a folder" if json_path.is_dir() else "its folder does not exist"
+        raise typer.BadParameter(f"{json_path} cannot be written: {reason}", param_hint="--json")
+    if save and not record.RESULTS.parent.is_dir():
+        raise typer.BadParameter(
+            "there is no folder benchmarks/ here; use --json", param_hint="--save"
+        )
+
+
+def _check_instruction_set() -> None:
+    """GAF_ISA, which the kernels read, may name one that this machine does not have."""
+    try:
+        if native.INSTRUCTION_SETS:
+            native.instruction_set()
+    except RuntimeError as error:
+        raise typer.BadParameter(str(error), param_hint="GAF_ISA") from None
+
+
+def _check_memory(names: tuple[str, ...]) -> None:
+    for name in names:
+        if not fits(SHAPES[name], free_memory()):
+            message = f"{name} does not fit into the free memory of this machine"
+            raise typer.BadParameter(message, param_hint="--shapes")
+
+
+def _tell_kernels(json_path: Path | None) -> int:
+    found = kernels.kernels()
+    _console().print(kernels.table(found))
+    if json_path is not None:
+        record.write_json(json_path, found)
+    return 0
+
+
+def _time_trainings(what: str, repeats: int, json_path: Path | None, save: bool) -> int:
+    """``engine``, ``grid``, ``detection`` or ``auto``: what is timed by itself."""
+    try:
+        from gaf.lab.bench import auto, detection, engine, grid
+
+        module = {"engine": engine, "grid": grid, "detection": detection, "auto": auto}[what]
+        found = module.measure(repeats, terminal.stderr())
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("gaf"):
+            raise
+        message = f"needs {error.name}: pip install 'activated-gradients[lab]'"
+        raise typer.BadParameter(message, param_hint=f"--{what}") from None
+    _publish(module.table(found), found, json_path, save, f"{machine.label(found)}-{what}")
+    return 0
+
+
+def _publish(
+    shown: RenderableType, content: dict[str, Any], json_path: Path | None, save: bool, stem: str
+) -> None:
+    console = _console()
+    console.print(shown)
+    if json_path is not None:
+        record.write_json(json_path, content)
+    if save:
+        record.RESULTS.mkdir(exist_ok=True)
+        record.write_json(record.RESULTS / f"{stem}.json", content)
+        text = io.StringIO()
+        Console(file=text, width=WIDTH, highlight=False).print(shown)
+        record.write(record.RESULTS / f"{stem}.txt", text.getvalue())
+        console.print(f"written: {record.RESULTS / stem}.json and .txt")
+
+
+def _console() -> Console:
+    return terminal.stdout(WIDTH)

@@ -1,0 +1,126 @@
+"""The command line of ``gaf landscape``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from gaf.common.errors import GafError
+from gaf.lab.cli import terminal
+from gaf.lab.cli.failing import said_in_a_sentence
+from gaf.lab.cli.trained import trained_in
+
+WIDTH = 120  # of what does not go to a terminal
+
+
+def landscape(
+    checkpoint: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="CHECKPOINT",
+            help="The folder of a run, whose newest checkpoint counts, or of a checkpoint.",
+            show_default=False,
+        ),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="CHECKPOINT", help="Add the line to another one of the same model."),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="The run's task, where it is your own."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Unset: landscape/ in the run's folder.")
+    ] = None,
+    radius: Annotated[
+        float, typer.Option(help="How far; at 1 filters are changed by their own length.")
+    ] = 0.5,
+    samples: Annotated[
+        int, typer.Option(min=1, help="Of the training set, whose mean loss is shown.")
+    ] = 512,
+    side: Annotated[
+        int, typer.Option(max=1001, help="Points of the surface in each direction.")
+    ] = 25,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the random directions.")] = 0,
+    biases_and_norms: Annotated[
+        bool, typer.Option("--biases-and-norms", help="Move these too.")
+    ] = False,
+    bench: Annotated[
+        bool, typer.Option("--bench", help="Only time slices against loops by hand.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+) -> int:
+    """Draw the loss around a checkpoint: a curve, a surface, the shape, as PNG, SVG and a page.
+
+    Directions are random and on the scale of each filter (Li et al., 2018). Nothing is trained, and the
+    checkpoint is only read.
+
+    Example: gaf landscape runs/digits-cnn-sgdm-seed0
+    """
+    with said_in_a_sentence():
+        if bench:
+            return _bench(as_json)
+        if checkpoint is None:
+            raise GafError("name a run's folder or one of its checkpoints, or use --bench")
+        settings = {"radius": radius, "seed": seed, "biases_and_norms": biases_and_norms}
+        return _landscape(checkpoint, to, task, out, samples, side, settings, as_json)
+
+
+def _landscape(
+    checkpoint: Path,
+    to: Path | None,
+    task: str | None,
+    out: Path | None,
+    samples: int,
+    side: int,
+    settings: dict[str, Any],
+    as_json: bool,
+) -> int:
+    from gaf.common.files import plain
+    from gaf.lab.engine.place import run_folder
+    from gaf.lab.reports.landscape_page import write_all
+    from gaf.lab.study.tune.optimum import reached
+    from gaf.lab.study.tune.surroundings import look
+
+    at = reached(checkpoint, trained_in(run_folder(checkpoint), task))
+    console = terminal.stderr()
+    console.print(Text(f"the loss around step {at.step} of {at.config.name} ..."), soft_wrap=True)
+    found = look(at, samples=samples, side=side, to=to, **settings)
+    folder = out or run_folder(checkpoint) / "landscape"
+    try:
+        paths = write_all(found, folder)
+    except OSError as error:
+        raise GafError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+    if as_json:
+        print(json.dumps(plain({**found, "files": [str(path) for path in paths]})))
+    else:
+        terminal.show(found["said"])
+        terminal.show("\n".join(map(str, paths)))
+    return 0
+
+
+def _bench(as_json: bool) -> int:
+    from gaf.lab.bench import machine
+    from gaf.lab.landscape.slices_bench import measure
+
+    console = terminal.stderr()
+    found = measure(told=lambda case: console.print(Text(f"{case} ..."), soft_wrap=True))
+    if as_json:
+        print(json.dumps([asdict(each) for each in found]))
+        return 0
+    table = Table(title="slices against loops by hand, interleaved; one thread")
+    for column in ("case", "method", "ms", "× plain loop", "× deep copies", "difference"):
+        table.add_column(column, justify="left" if column in ("case", "method") else "right")
+    for each in found:
+        speeds = f"{each.to_plain:.2f}", f"{each.to_deep:.2f}"
+        seconds, far = f"{1e3 * each.seconds:.1f}", f"{each.difference:.0e}"
+        table.add_row(each.case, each.method, seconds, *speeds, far)
+    terminal.stdout(WIDTH).print(machine.line(machine.facts()), table)
+    return 0

@@ -1,0 +1,115 @@
+"""What the engine trains on: samples known by index, turned into batches of tensors.
+
+The engine says which indices make a batch. A source says what a sample looks like in an epoch, and that
+depends on (seed, epoch, sample index) alone: not on the batch, the process or a resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from gaf.lab.data.augment import CropFlip, scale_and_shift
+
+
+class Source(Protocol):
+    """Samples by index."""
+
+    @property
+    def name(self) -> str:
+        """The name it was loaded by."""
+        ...
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What the targets stand for, in order."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one input as the model sees it, such as (3, 32, 32)."""
+        ...
+
+    @property
+    def fingerprint(self) -> Mapping[str, str]:
+        """What identifies the data: checksums of its files."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def batches(
+        self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
+    ) -> Iterator[Any]:
+        """A batch for each tensor of indices, in order, on the device."""
+        ...
+
+
+@dataclass(frozen=True)
+class Records:
+    """Images and labels as a file holds them."""
+
+    images: Tensor  # uint8 [N, C, H, W]
+    targets: Tensor  # int64 [N]
+    fingerprint: Mapping[str, str]  # file name -> sha256
+
+
+class TensorSource:
+    """Small images that live on the device as bytes; a batch is gathered, augmented and normalised there.
+
+    Args:
+        name: the name it was loaded by.
+        records: images, labels, checksums.
+        classes: what the labels stand for.
+        mean: of each channel, as a share of ``peak``.
+        std: likewise.
+        peak: the byte that stands for 1.
+        augment: random crops and flips, or None.
+
+    Example:
+        >>> from gaf.lab.data import load
+        >>> digits = load("digits", "train")
+        >>> batches = digits.batches(
+        ...     [torch.arange(64)], seed=0, epoch=0, device=torch.device("cpu")
+        ... )
+        >>> [(images.shape, labels.shape) for images, labels in batches]
+        [(torch.Size([64, 1, 8, 8]), torch.Size([64]))]
+    """
+
+    def __init__(
+        self,
+        name: str,
+        records: Records,
+        classes: Sequence[str],
+        *,
+        mean: Sequence[float],
+        std: Sequence[float],
+        peak: float = 255.0,
+        augment: CropFlip | None = None,
+    ) -> None:
+        self.name = name
+        self.classes = tuple(classes)
+        self.shape = tuple(records.images.shape[1:])
+        self.fingerprint = dict(records.fingerprint)
+        self.images, self.targets = records.images, records.targets
+        self.mean, self.std, self.peak, self.augment = mean, std, peak, augment
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def batches(
+        self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs float32 [B, C, H, W], targets int64 [B]; the images move to the device once."""
+        self.images, self.targets = self.images.to(device), self.targets.to(device)
+        augment = self.augment
+        scale, shift = scale_and_shift(self.mean, self.std, self.peak, device)
+        for each in indices:
+            index = each.to(device)
+            images = self.images.index_select(0, index)
+            if augment is not None:
+                images = augment(images, index, seed=seed, epoch=epoch)
+            yield images.float().mul_(scale).add_(shift), self.targets.index_select(0, index)

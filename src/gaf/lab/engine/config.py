@@ -1,0 +1,348 @@
+"""What a run is, as a frozen value: everything that decides the outcome, and nothing else.
+
+Configs are strict: a key that does not exist or a value of another type is refused in one sentence. They
+are written to JSON and read back unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
+
+import gaf
+from gaf.common.errors import GafError
+from gaf.common.files import check_texts, number, read_whole
+from gaf.common.near import did_you_mean
+from gaf.optim.settings import as_setting
+
+LARGEST = 3.4e38  # torch refuses to compute with a number that is no float32
+MOST = 2**31 - 1
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1, le=MOST)]
+Whole = Annotated[int, Field(ge=0, le=MOST)]
+Number = Annotated[float, BeforeValidator(number)]  # inf and nan are strings in JSON
+
+# what other libraries call a key, by the last parts of the names
+SYNONYMS = {
+    **dict.fromkeys(("learning_rate", "learningrate", "rate", "step_size"), "lr"),
+    **dict.fromkeys(("wd", "decay", "l2"), "weight_decay"),
+    **dict.fromkeys(("bs", "batch", "batchsize", "train_batch_size"), "batch_size"),
+    **dict.fromkeys(("max_epochs", "num_epochs", "n_epochs", "num_train_epochs"), "epochs"),
+    **dict.fromkeys(("steps", "max_steps", "num_steps", "max_iters"), "iterations"),
+    **dict.fromkeys(("beta", "beta1", "beta2"), "betas"),
+    **dict.fromkeys(("clip", "grad_clip", "max_norm", "max_grad_norm"), "clip_norm"),
+    **dict.fromkeys(("grad_accum", "gradient_accumulation_steps"), "accumulate"),
+    **dict.fromkeys(("gpus", "num_gpus"), "devices"),
+    **dict.fromkeys(("dtype", "amp"), "precision"),
+    **dict.fromkeys(("warmup_epochs", "warmup_steps", "warmup_iters"), "warmup"),
+    **{"epsilon": "eps", "random_seed": "seed", "dataset": "data", "num_threads": "threads"},
+}
+
+SHORT = reprlib.Repr()  # of a value in a sentence
+SHORT.maxstring = SHORT.maxother = 80
+SENTENCE = 1000  # characters
+
+C = TypeVar("C", bound="Config")
+
+
+class Config(BaseModel):
+    """Frozen, strict, and closed to keys it does not know.
+
+    ``noun`` is what a sentence about the file calls it.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    noun: ClassVar[str] = "config"
+
+
+class TaskConfig(Config):
+    """What is learned: a built-in kind with data and model by name, or a user's own function.
+
+    ``kind="my_module:make_task"`` calls ``make_task(**options)``; the other fields are then unused.
+    """
+
+    kind: str = "classification"
+    data: str = ""
+    data_options: dict[str, JsonValue] = {}
+    model: str = ""
+    model_options: dict[str, JsonValue] = {}
+    label_smoothing: Share = 0.0
+    options: dict[str, JsonValue] = {}
+
+    @model_validator(mode="after")
+    def _whole(self) -> TaskConfig:
+        if self.own:
+            for key in ("data", "model", "data_options", "model_options", "label_smoothing"):
+                if getattr(self, key):
+                    raise GafError(
+                        f"{key} belongs to built-in tasks; give {self.kind} its own settings in options"
+                    )
+        else:
+            if self.options:
+                raise GafError("options belong to tasks of your own, kind='my_module:make_task'")
+            if not self.data or not self.model:
+                raise GafError(f"a {self.kind} task needs the names of its data and its model")
+        return self
+
+    @property
+    def own(self) -> bool:
+        """Whether the task is made by a function of the user's."""
+        return ":" in self.kind
+
+
+class OptimizerConfig(Config):
+    """The update rule. A key that the rule does not have (betas of SGD) keeps its default.
+
+    ``activation`` is written as :func:`gaf.parse` reads it, or ``auto``. Before it comes what else is done to
+    gradients: ``centralize`` takes from each output's weights the mean of their gradient (Yong et al., 2020),
+    clipping is by value or by norm, ``normalize`` gives all gradients together this very norm.
+    """
+
+    name: Literal["sgd", "adam", "adamw"] = "sgd"
+    lr: Positive = 0.1
+    weight_decay: NotNegative = 0.0
+    momentum: Share = 0.0
+    dampening: Share = 0.0
+    nesterov: bool = False
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    eps: Positive = 1e-8
+    amsgrad: bool = False
+    activation: str | None = None
+    placement: Literal["gradient", "momentum", "update"] | None = None
+    clip_value: Positive | None = None
+    clip_norm: Positive | None = None
+    normalize: Positive | None = None
+    centralize: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> OptimizerConfig:
+        own = (
+            {"momentum", "dampening", "nesterov"}
+            if self.name == "sgd"
+            else {"betas", "eps", "amsgrad"}
+        )
+        for key in ("momentum", "dampening", "nesterov", "betas", "eps", "amsgrad"):
+            if key not in own and getattr(self, key) != type(self).model_fields[key].default:
+                raise GafError(f"{self.name} has no {key}")
+        if self.name != "sgd" and self.lr / (1 - self.betas[0]) > LARGEST:
+            raise GafError(f"lr / (1 - betas[0]), as in the first step, goes beyond {LARGEST:g}")
+        if self.nesterov and (self.momentum == 0 or self.dampening != 0):
+            raise GafError("nesterov needs a momentum above 0 and no dampening")
+        if self.activation is not None:
+            as_setting(self.activation)
+        elif self.placement is not None:
+            raise GafError("placement needs an activation; unset it, or set one")
+        if self.name != "sgd" and self.placement not in (None, "gradient"):
+            raise GafError(f"{self.name} takes placement='gradient' only")
+        if self.placement == "momentum" and self.momentum == 0:
+            raise GafError("placement='momentum' needs a momentum above 0")
+        if [self.clip_value, self.clip_norm, self.normalize].count(None) < 2:
+            raise GafError("set one of clip_value, clip_norm and normalize, not two")
+        return self
+
+    @property
+    def where(self) -> str:
+        """The placement in force: gaf's own default where none is set."""
+        if self.placement is None and self.sets_itself:
+            return gaf.Auto.placement
+        return self.placement or ("momentum" if self.momentum > 0 else "gradient")
+
+    @property
+    def sets_itself(self) -> bool:
+        """Whether the activation is :class:`gaf.Auto`, which has no alpha, beta or slope to speak of."""
+        return isinstance(as_setting(self.activation), gaf.Auto)
+
+
+class ScheduleConfig(Config):
+    """The learning rate over the run, as a factor on ``lr``.
+
+    ``warmup`` and ``milestones`` are counted in ``unit``. ``every`` says how often the rate changes: at
+    each iteration, or once an epoch as torch's schedulers are mostly used. ``floor`` is where cosine ends;
+    at each milestone ``step`` multiplies the rate by ``gamma``.
+    """
+
+    name: Literal["cosine", "constant", "step"] = "cosine"
+    warmup: NotNegative = 0.0
+    unit: Literal["epoch", "iteration"] = "epoch"
+    every: Literal["epoch", "iteration"] = "iteration"
+    floor: Share = 0.0
+    milestones: tuple[Positive, ...] = ()
+    gamma: Positive = 0.1
+
+    @model_validator(mode="after")
+    def _own_keys(self) -> ScheduleConfig:
+        for key, owner in (("floor", "cosine"), ("milestones", "step"), ("gamma", "step")):
+            if self.name != owner and getattr(self, key) != type(self).model_fields[key].default:
+                raise GafError(f"{key} belongs to the schedule {owner!r}, not to {self.name!r}")
+        return self
+
+
+class RunConfig(Config):
+    """One training.
+
+    ``batch_size`` is what one step of the optimizer sees, over all processes and accumulated parts, so
+    that the number of processes does not change what is computed. ``epochs`` or ``iterations`` ends the run.
+    ``threads``: torch's threads in each process; unset, what torch takes when the run begins.
+    ``evaluate_every`` counts epochs (0: only at the end), ``checkpoint_every``, ``log_every`` and
+    ``monitor_every`` iterations. ``checkpoint_every`` unset: at the end of each epoch; ``monitor_every`` 0:
+    no statistics of what f sees.
+    """
+
+    name: str = Field(min_length=1)
+    task: TaskConfig
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    epochs: Count | None = None
+    iterations: Count | None = None
+    batch_size: Count = 128
+    drop_last: bool = False
+    accumulate: Count = 1
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    strategy: Literal["auto", "ddp", "fsdp2"] = "auto"
+    devices: Count = 1
+    nodes: Count = 1
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    seed: Whole = 0
+    channels_last: bool = False
+    compile: bool = False
+    evaluate_every: Whole = 1
+    checkpoint_every: Count | None = None
+    log_every: Count = 50
+    monitor_every: Whole = 100
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunConfig:
+        if (self.epochs is None) == (self.iterations is None):
+            raise GafError("set epochs or iterations, one of the two")
+        if self.batch_size % self.accumulate:
+            raise GafError(
+                f"batch_size {self.batch_size} does not divide into accumulate={self.accumulate} parts"
+            )
+        lr, schedule = self.optimizer.lr, self.schedule
+        growth = len(schedule.milestones) * math.log(max(1.0, schedule.gamma))
+        if math.log(lr) + growth > math.log(LARGEST):
+            raise GafError(
+                f"lr {lr} times gamma {schedule.gamma} at each milestone goes beyond {LARGEST:g}"
+            )
+        return self
+
+
+def read(data: Any, kind: type[C] = RunConfig) -> C:
+    """A config from JSON text or from its values; GafError says in one sentence what is wrong."""
+    try:
+        # Through JSON, where strict means what one expects: a list is a tuple, 1 is not True.
+        return kind.model_validate_json(data if isinstance(data, str | bytes) else json.dumps(data))
+    except ValidationError as error:
+        raise GafError(explain(error, kind)) from None
+
+
+def read_file(path: Path, kind: type[C] = RunConfig) -> C:
+    """What is in a JSON file of ours; GafError with its path where it is something else."""
+    content = read_whole(path)
+    try:
+        found = read(content, kind)
+        check_texts(found.model_dump())
+    except GafError as error:
+        raise GafError(f"{path} is damaged: {error}") from None
+    return found
+
+
+def matched_control(config: RunConfig) -> RunConfig:
+    """The same rule with f replaced by its slope s: what a gain of f has to be measured against.
+
+    Where f acts on the momentum or the update that is lr * s (under a schedule ``update`` keeps each
+    step's own rate in the velocity, the control does not); on the gradient of SGD lr * s with weight decay
+    / s; for Adam eps / s and weight decay / s; for AdamW, whose decay f does not see, eps / s.
+    """
+    rule = config.optimizer
+    if rule.activation is None:
+        raise GafError(f"{config.name} has no activation, so there is no matched control of it")
+    if rule.sets_itself:
+        raise GafError(
+            f"{rule.activation} has a slope for each tensor and step, so there is no matched control of it"
+        )
+    s = gaf.parse(rule.activation).slope
+    change: dict[str, Any] = {"activation": None, "placement": None}
+    if rule.name == "sgd":
+        change["lr"] = rule.lr * s
+        if rule.where == "gradient":
+            change["weight_decay"] = rule.weight_decay / s
+    else:
+        change["eps"] = rule.eps / s
+        if rule.name == "adam":
+            change["weight_decay"] = rule.weight_decay / s
+    try:
+        matched = OptimizerConfig.model_validate({**dict(rule), **change})
+    except ValidationError as error:
+        raise GafError(
+            f"{rule.activation} has no matched control: its {explain(error, OptimizerConfig)}"
+        ) from None
+    return config.model_copy(
+        update={"name": f"{config.name}-matched-control", "optimizer": matched}
+    )
+
+
+def keys(kind: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
+    """The dotted names of all keys."""
+    found = []
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found += keys(inner, f"{prefix}{name}.")
+        else:
+            found.append(prefix + name)
+    return found
+
+
+def unknown_key(key: str, kind: type[Config] = RunConfig) -> str:
+    """A sentence about a key that there is not.
+
+    Example:
+        >>> unknown_key("optimizer.learning_rate")
+        "a config has no key 'optimizer.learning_rate'; did you mean 'optimizer.lr'?"
+    """
+    known = keys(kind)
+    meant = SYNONYMS.get(key.rpartition(".")[2].lower())
+    same = [each for each in known if each.rpartition(".")[2] == meant]
+    return f"a {kind.noun} has no key {key!r}{did_you_mean(same[0] if same else key, known)}"
+
+
+def explain(error: ValidationError, kind: type[Config] = RunConfig, within: str = "") -> str:
+    """The first complaint of pydantic as a sentence; ``within`` is the key whose value was read."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(_short(str(part)) for part in (*filter(None, [within]), *first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return unknown_key(key, kind)
+    if first["type"] == "missing":
+        return f"the {kind.noun} lacks the key {key!r}"
+    if first["type"] == "json_invalid":
+        return f"the {kind.noun} is not JSON: {first['msg'].partition(': ')[2]}"
+    if first["type"] == "less_than_equal" and "ctx" in first:
+        return f"{key} should be at most {first['ctx']['le']}, got {SHORT.repr(first['input'])}"
+    reason = _short(first["msg"].removeprefix("Value error, ").removeprefix("Input "), SENTENCE)
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ValueError) and not isinstance(cause, GafError):
+        raise cause  # a bug in a validator
+    if first["type"] == "value_error":
+        return f"{key}: {reason}" if key else reason
+    return f"{key or f'the {kind.noun}'} {reason}, got {SHORT.repr(first['input'])}"
+
+
+def _short(text: str, most: int = SHORT.maxstring) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -1,0 +1,149 @@
+"""Devices, processes and precision: what Lightning Fabric does for us, with its defaults made explicit."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gaf.common.errors import GafError
+from gaf.lab.engine.config import RunConfig
+from gaf.lab.engine.fabric import (
+    DDPStrategy,
+    Fabric,
+    MixedPrecision,
+    ModelParallelStrategy,
+    TorchElasticEnvironment,
+)
+
+logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it announces each start
+
+
+def make_fabric(config: RunConfig) -> Fabric:
+    """Fabric for a config, launched; under ``torchrun`` the processes are those that it started."""
+    devices, nodes = config.devices, config.nodes
+    if TorchElasticEnvironment.detect():
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // devices
+    else:
+        _check_there_are(devices)
+    plugins = _precision(config)
+    try:
+        fabric = Fabric(
+            accelerator=config.accelerator,
+            strategy=_strategy(config.strategy, devices * nodes),
+            devices=devices,
+            num_nodes=nodes,
+            plugins=plugins,
+        )
+    except Exception as error:  # Fabric's own, for devices that are not there
+        reason = " ".join(str(error).split())
+        raise GafError(
+            f"accelerator={config.accelerator}, devices={devices} cannot be had here: {reason}"
+        ) from error
+    fabric.launch()
+    if torch.distributed.is_initialized() and fabric.device.type == "cpu":
+        atexit.unregister(_rest)  # once, however many runs the process trains
+        atexit.register(_rest)
+    return fabric
+
+
+def _rest() -> None:
+    """Let gloo's threads finish: one that lets go of a tensor while Python ends would abort the process."""
+    time.sleep(1)
+
+
+def _check_there_are(devices: int) -> None:
+    """On CPUs a device is a process, and Fabric would start any number of them."""
+    most = max(os.cpu_count() or 1, torch.cuda.device_count())
+    if devices > most:
+        raise GafError(f"devices={devices} is more than this machine has; set at most {most}")
+
+
+def _strategy(name: str, processes: int) -> Any:
+    if processes == 1:
+        return "auto"  # nothing to share
+    if name == "fsdp2":
+        return ModelParallelStrategy(
+            parallelize_fn=_shard, data_parallel_size=processes, tensor_parallel_size=1
+        )
+    return DDPStrategy()
+
+
+def _shard(model: nn.Module, mesh: Any) -> nn.Module:
+    """FSDP2: each block with parameters is gathered when it is needed, the rest with the whole."""
+    from torch.distributed.fsdp import fully_shard
+
+    for block in (*_blocks(model), model):
+        fully_shard(block, mesh=mesh["data_parallel"])
+    return model
+
+
+def _blocks(model: nn.Module) -> Iterator[nn.Module]:
+    """The children that are called; lists and dicts of modules are not, their entries are."""
+    for child in model.children():
+        if isinstance(child, nn.ModuleList | nn.ModuleDict):
+            yield from _blocks(child)
+        elif any(True for _ in child.parameters()):
+            yield child
+
+
+def _precision(config: RunConfig) -> list[Any]:
+    """Named here because Fabric would turn fp16 on a CPU into bf16."""
+    if config.precision == "32-true":
+        return []
+    if config.precision == "16-mixed" and config.strategy == "fsdp2":
+        raise GafError("precision 16-mixed does not go with strategy fsdp2; use bf16-mixed")
+    device = _autocast_device(config.accelerator)
+    scaler = torch.amp.GradScaler(device) if config.precision == "16-mixed" else None
+    return [MixedPrecision(config.precision, device, scaler=scaler)]
+
+
+def _autocast_device(accelerator: str) -> str:
+    if accelerator != "auto":
+        return accelerator
+    return "cuda" if torch.cuda.is_available() else "mps" if _has_mps() else "cpu"
+
+
+def _has_mps() -> bool:
+    return torch.backends.mps.is_available()
+
+
+def highest(fabric: Fabric, mine: int) -> int:
+    """The highest number of all processes."""
+    if fabric.world_size == 1:
+        return mine
+    number = torch.tensor(mine, device=fabric.device)
+    torch.distributed.all_reduce(number, torch.distributed.ReduceOp.MAX)
+    return int(number.item())
+
+
+def everyones(fabric: Fabric, mine: Any) -> list[Any]:
+    """A plain value of each process, on all of them."""
+    if fabric.world_size == 1:
+        return [mine]
+    found = [None] * fabric.world_size
+    torch.distributed.all_gather_object(found, mine)
+    return found
+
+
+def gather_rows(fabric: Fabric, rows: dict[str, Tensor], samples: int) -> dict[str, Tensor]:
+    """Rows of :func:`sampler.evaluation_indices` from all processes: each sample once, in the set's order."""
+    if fabric.world_size == 1:
+        return rows
+    found = dict(rows)  # in the task's order; the processes talk in that of the names
+    for name in sorted(rows):
+        mine = rows[name].contiguous()
+        # gloo has no booleans
+        sent = mine.to(torch.uint8) if mine.dtype == torch.bool else mine
+        parts = [torch.empty_like(sent) for _ in range(fabric.world_size)]
+        torch.distributed.all_gather(parts, sent)
+        # process r holds samples r, r + processes, ...
+        found[name] = torch.stack(parts, dim=1).flatten(0, 1)[:samples].to(mine.dtype)
+    return found

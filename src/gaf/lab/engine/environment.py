@@ -1,0 +1,54 @@
+"""Where, with what and on which data a run was made. Not who: no host name, no user name."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import gaf
+from gaf.lab.engine.fabric import Fabric
+from gaf.lab.engine.machine import cpu_model, git_revision
+
+PACKAGES = ("torch", "lightning-fabric", "numpy", "pydantic", "pillow", "scikit-learn")
+
+
+def facts(fabric: Fabric, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that is not in the config but may explain a difference."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {
+        "command": sys.argv,
+        "versions": versions(),
+        "system": platform.platform(),
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "device": device_name(fabric.device),
+        "processes": fabric.world_size,
+        "threads": torch.get_num_threads(),
+        "git": git_revision(Path.cwd()),
+        "data": data,
+        "time": {"began": now.isoformat(timespec="seconds")},
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python, gaf and what trainings depend on."""
+    found = {"python": platform.python_version(), "gaf": gaf.__version__}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def device_name(device: torch.device) -> str:
+    """What a run computes on."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -1,0 +1,171 @@
+"""A run's folder: config, environment, metrics, checkpoints, and at the end what came of it.
+
+config.json         what was asked for
+identity.json       the code and the data it was asked of
+environment.json    versions, machine, data; each resumption adds its own
+metrics.jsonl       the records, tensorboard/ has the same
+checkpoints/        the last two
+finished.json       the result, there when the run has ended
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from gaf.common.errors import GafError
+from gaf.common.files import write_json
+from gaf.lab.engine import config as configs
+from gaf.lab.engine.config import Config, RunConfig
+from gaf.lab.engine.identity import Identity
+
+CONFIG, IDENTITY, ENVIRONMENT = "config.json", "identity.json", "environment.json"
+FINISHED, LOCK = "finished.json", ".lock"
+
+# Where a run is computed, as opposed to what: these may change from one session to the next.
+WHERE = ("accelerator", "strategy", "devices", "nodes")
+
+
+class Environment(Config):
+    """What ``environment.json`` must hold; versions and the machine are for people to read."""
+
+    model_config = ConfigDict(extra="allow")
+    noun: ClassVar[str] = "environment"
+    __pydantic_extra__: dict[str, JsonValue]
+
+    command: tuple[str, ...] = ()
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    data: dict[str, JsonValue]
+    time: dict[str, JsonValue] = Field(default_factory=dict)
+    resumed: tuple[dict[str, JsonValue], ...] = ()
+
+    def machine(self) -> dict[str, Any]:
+        """What is not the run's own."""
+        return self.model_dump(exclude_unset=True, exclude={"command", "time", "resumed"})
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The config of the run in a folder."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise GafError(f"{folder} holds no run: there is no {CONFIG}")
+    return configs.read_file(path)
+
+
+def read_environment(folder: Path) -> Environment:
+    """What the run in a folder recorded about where it was made."""
+    return configs.read_file(folder / ENVIRONMENT, Environment)
+
+
+def read_identity(folder: Path) -> Identity | None:
+    """The code and the data of the run in a folder; None where it was begun before these were recorded."""
+    path = folder / IDENTITY
+    return configs.read_file(path, Identity) if path.is_file() else None
+
+
+def check(folder: Path, config: RunConfig) -> bool:
+    """Whether the folder holds this very run; GafError where it holds something else."""
+    if not folder.exists() or (folder.is_dir() and not _visible(folder)):
+        return False
+    if not folder.is_dir():
+        raise GafError(f"{folder} is not a folder")
+    if not (folder / CONFIG).is_file():
+        raise GafError(f"{folder} is not empty and holds no run; choose another folder")
+    difference = first_difference(read_config(folder), config)
+    if difference:
+        raise GafError(
+            f"{folder} holds another run: {difference}; a run keeps its config, so choose another "
+            "folder (--out)"
+        )
+    return True
+
+
+def check_identity(folder: Path, identity: Identity) -> None:
+    """GafError where the run in a folder was begun with other code or other data."""
+    if not (folder / ENVIRONMENT).is_file() and not (folder / IDENTITY).is_file():
+        return  # nothing has been computed yet
+    there = read_identity(folder)
+    if there is None:
+        raise GafError(
+            f"the run in {folder} does not say with which code and data it began; choose another folder "
+            "(--out)"
+        )
+    if difference := there.difference(identity):
+        raise GafError(
+            f"{difference} since the run in {folder} began; choose another folder (--out), or undo "
+            "the change"
+        )
+
+
+def _visible(folder: Path) -> list[Path]:
+    """What was not left by a start that was killed."""
+    return [path for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def first_difference(there: RunConfig, here: RunConfig) -> str:
+    """The first key in which two configs differ, '' where they do not."""
+    flat_there, flat_here = _flat(there.model_dump()), _flat(here.model_dump())
+    for key in {**flat_there, **flat_here}:
+        a, b = flat_there.get(key), flat_here.get(key)
+        if a != b and key not in WHERE:
+            return f"its {key} is {a!r}, not {b!r}"
+    return ""
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found
+
+
+def begin(folder: Path, config: RunConfig, identity: Identity, facts: dict[str, Any]) -> None:
+    """Write config, identity and environment, or note that the run goes on with the same."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / CONFIG).is_file():  # first: with it the folder counts as a run
+        write_json(folder / CONFIG, config.model_dump(mode="json"))
+    check_identity(folder, identity)
+    if not (folder / IDENTITY).is_file():
+        write_json(folder / IDENTITY, identity.model_dump(mode="json"))
+    path = folder / ENVIRONMENT
+    if path.is_file():
+        first = read_environment(folder)
+        content = first.model_dump(exclude_unset=True)
+        write_json(path, {**content, "resumed": [*first.resumed, facts]})
+    else:
+        write_json(path, {**facts, "resumed": []})
+
+
+def recorded_threads(folder: Path) -> int | None:
+    """The threads a run began with; results depend on them in the last bit."""
+    return read_environment(folder).threads if (folder / ENVIRONMENT).is_file() else None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a second training out of the folder; a killed one leaves no lock behind."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise GafError(f"another process is training in {folder}") from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(handle)

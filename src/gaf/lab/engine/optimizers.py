@@ -1,0 +1,63 @@
+"""The update rule of a config: ours with an activation, which without one is torch's own to the bit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+import gaf
+from gaf.lab.engine.config import OptimizerConfig
+from gaf.lab.engine.fabric import Fabric
+
+RULES = {"sgd": gaf.SGD, "adam": gaf.Adam, "adamw": gaf.AdamW}
+TINY = 1e-30  # a gradient that is 0 has no direction, and stays 0
+
+
+def make_optimizer(
+    config: OptimizerConfig, params: Iterable[nn.Parameter]
+) -> torch.optim.Optimizer:
+    """The optimizer; what a schedule changes is ``group["lr"]``."""
+    shared = {
+        "lr": config.lr,
+        "weight_decay": config.weight_decay,
+        "activation": config.activation,
+        "placement": config.placement,
+    }
+    if config.name == "sgd":
+        return gaf.SGD(
+            params,
+            momentum=config.momentum,
+            dampening=config.dampening,
+            nesterov=config.nesterov,
+            **shared,
+        )
+    adam: Any = RULES[config.name]
+    return adam(params, betas=config.betas, eps=config.eps, amsgrad=config.amsgrad, **shared)
+
+
+def treat_gradients(
+    fabric: Fabric, config: OptimizerConfig, model: nn.Module, optimizer: Any
+) -> None:
+    """Centralize, clip or normalize gradients as the config says; under a loss scale they are unscaled first.
+
+    An infinite gradient is not refused here: the scaler skips such a step, and without one the loss tells.
+    """
+    if config.centralize:
+        for p in model.parameters():
+            if p.grad is not None and p.ndim > 1:
+                p.grad -= p.grad.mean(dim=tuple(range(1, p.ndim)), keepdim=True)
+    if config.clip_value is not None:
+        fabric.clip_gradients(model, optimizer, clip_val=config.clip_value)
+    elif config.clip_norm is not None:
+        fabric.clip_gradients(model, optimizer, max_norm=config.clip_norm, error_if_nonfinite=False)
+    elif config.normalize is not None:
+        # A threshold of inf cuts nothing: it unscales, and gives the norm over all processes.
+        norm = fabric.clip_gradients(model, optimizer, max_norm=math.inf, error_if_nonfinite=False)
+        factor = config.normalize / norm.clamp(min=TINY)  # type: ignore[union-attr]
+        for p in model.parameters():
+            if p.grad is not None:
+                p.grad *= factor

@@ -1,0 +1,164 @@
+"""A run in progress, and how it is saved and found again.
+
+Batches, learning rate and what is due are functions of the step, so the step is also the position in the
+data and in the schedule. Beside it a checkpoint holds model, optimizer, loss scale, random states, the
+figures so far and the lengths of the records.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gaf.common.errors import GafError
+from gaf.lab.engine import checkpoint, rng, shards
+from gaf.lab.engine.config import RunConfig
+from gaf.lab.engine.fabric import Fabric
+from gaf.lab.engine.progress import Progress
+from gaf.lab.engine.record import EVENTS, METRICS, Records, size_of
+from gaf.lab.engine.sampler import Sampler
+from gaf.lab.engine.signals import Wish
+from gaf.lab.tasks.base import Task
+
+CHECKPOINTS = "checkpoints"
+KEYS = {"model", "optimizer", "scaler", "state", "loss_sum", "lengths"}  # of a checkpoint
+
+
+@dataclass
+class State:
+    """Where a run is."""
+
+    step: int = 0
+    logged: int = 0  # the step of the last log line
+    evaluated: int = 0  # the step of the last evaluation
+    test: dict[str, float] = field(default_factory=dict)  # what it found
+    best: dict[str, float] = field(default_factory=dict)  # the best of these by the task's score
+    diverged: bool = False
+    seconds: float = 0.0  # spent in steps
+
+
+@dataclass
+class Run:
+    """A run in progress."""
+
+    config: RunConfig
+    folder: Path
+    task: Task
+    fabric: Fabric
+    model: nn.Module
+    optimizer: Any  # Fabric's, around one of ours
+    sampler: Sampler
+    wish: Wish
+    progress: Progress = field(default_factory=Progress)  # the first process shows it
+    records: Records | None = None  # the first process keeps them
+    state: State = field(default_factory=State)
+    saved: bool = True  # nothing has happened since the last checkpoint
+
+    def __post_init__(self) -> None:
+        epochs, iterations = self.config.epochs, self.config.iterations
+        self.total = iterations or (epochs or 0) * self.sampler.steps
+        self.loss_sum = torch.zeros((), device=self.fabric.device)  # since the last log line
+        self.mark = time.perf_counter()  # when the clock of the steps was last read
+        self.logged_seconds = 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.state.diverged or self.state.step >= self.total
+
+    @property
+    def epoch(self) -> float:
+        """How many times the data has been seen."""
+        return self.state.step / self.sampler.steps
+
+    def mean_loss_sum(self) -> float:
+        """The sum of the losses since the last log line, over all processes."""
+        if self.fabric.world_size == 1:
+            return self.loss_sum.item()
+        return self.fabric.all_reduce(self.loss_sum.clone(), reduce_op="mean").item()  # type: ignore[union-attr]
+
+    def write(self, kind: str, step: int, figures: dict[str, Any], **times: float) -> None:
+        """Add a record."""
+        if self.records is not None:
+            self.records.write(kind, step, figures, **times)
+
+
+def save(run: Run) -> None:
+    """Write a checkpoint of this moment, unless the last one is."""
+    if run.saved:
+        return
+    state = {
+        "model": run.model.state_dict(),
+        "optimizer": run.optimizer.optimizer.state_dict(),
+        "scaler": run.fabric.strategy.precision.state_dict(),
+        "state": asdict(run.state),
+        "loss_sum": run.mean_loss_sum(),
+        "lengths": run.records.sync() if run.records else None,
+    }
+    own = {"rng": rng.states(run.fabric.device)}
+    checkpoint.save(run.fabric, run.folder / CHECKPOINTS, run.state.step, state, own)
+    run.saved = True
+
+
+def check_records(folder: Path, path: Path) -> None:
+    """Refuse a checkpoint whose records are gone: the one before repeats them, if it has its own."""
+    lengths = checkpoint.load(path)[0].get("lengths") or {}
+    if size_of(folder / METRICS) < lengths.get(METRICS, 0):
+        raise checkpoint.Damaged(f"{folder / METRICS} is shorter than it was then")
+
+
+def go_on(run: Run) -> None:
+    """Go on from the last whole checkpoint, or from the beginning where there is none."""
+    first = run.fabric.is_global_zero
+    check = partial(check_records, run.folder)
+    found = checkpoint.latest(run.folder / CHECKPOINTS, check) if first else None
+    path = run.fabric.broadcast(found)
+    lengths = None
+    if path is not None:
+        state, own = checkpoint.load(path, run.fabric.global_rank)
+        try:
+            _restore(run, state, own)
+        except GafError as error:
+            raise checkpoint.Damaged(f"{path} cannot be resumed: {error}") from None
+        except Exception as error:  # torch fails in many ways on values of another kind
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise checkpoint.Damaged(
+                f"{path} cannot be resumed, it does not hold what a run saves: {reason}"
+            ) from error
+        lengths = state["lengths"]
+    if first:
+        run.records = Records(run.folder, lengths)
+    run.mark = time.perf_counter()
+
+
+def _restore(run: Run, state: dict[str, Any], own: dict[str, Any] | None) -> None:
+    """Put what a checkpoint holds into a run."""
+    if missing := KEYS - state.keys():
+        raise GafError(f"it has no {min(missing)!r}")
+    shards.load_model(run.model, state["model"])
+    shards.load_optimizer(run.optimizer.optimizer, state["optimizer"])
+    run.fabric.strategy.precision.load_state_dict(state["scaler"])
+    run.state = State(**state["state"])
+    for each in fields(State):
+        value, kind = getattr(run.state, each.name), type(getattr(State(), each.name))
+        if not isinstance(value, kind):
+            raise GafError(f"its {each.name!r} is not of the kind {kind.__name__}")
+    if not all(
+        isinstance(n, int | float) for n in (*run.state.test.values(), *run.state.best.values())
+    ):
+        raise GafError("its results are no numbers")
+    lengths = state["lengths"]
+    if lengths is not None and not all(
+        isinstance(lengths.get(name), int) and lengths[name] >= 0 for name in (METRICS, EVENTS)
+    ):
+        raise GafError("its lengths of the records are no lengths")
+    run.loss_sum.fill_(state["loss_sum"])
+    run.logged_seconds = run.state.seconds
+    if own is not None:  # with more processes than before, the new ones keep their fresh states
+        rng.restore(own["rng"], run.fabric.device)

@@ -1,0 +1,175 @@
+"""f over the histogram of what it saw: does it only rescale, does it bend, is it saturated?"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import gaf
+from gaf.lab.reports.curves import Figure
+from gaf.lab.reports.history import History
+from gaf.lab.reports.style import GREY, INK, Style, faint
+from gaf.optim.monitor import BINS_A_DECADE
+
+REST = 0.005  # of the elements may lie left of what is shown at first
+MARGIN = 0.5  # decades beside the histogram and the crossover
+POINTS = 120
+POWERS = {
+    "exponentformat": "power",
+    "tickfont": {"size": 10},
+}  # plotly enlarges powers by a quarter
+
+Histogram = dict[float, float]  # from log10 of a bin's lower edge to its share
+
+
+def shapes(runs: dict[str, list[History]], styles: dict[str, Style]) -> list[Figure]:
+    """A figure for each setting with an f, under the setting's name."""
+    found = []
+    for setting, several in runs.items():
+        seen = [
+            mean(each["histogram"] for each in run.gradients if "histogram" in each)
+            for run in several
+        ]
+        whole = mean(each for each in seen if each)
+        if whole:
+            found.append(_figure(setting, several, whole, styles[setting]))
+    return found
+
+
+def mean(histograms: Iterable[dict[Any, float]]) -> Histogram:
+    """Of the shares in each bin.
+
+    Example:
+        >>> mean([{"-3": 1.0}, {"-3": 0.5, "-2.75": 0.5}])
+        {-3.0: 0.75, -2.75: 0.25}
+    """
+    total: dict[float, float] = defaultdict(float)
+    count = 0
+    for each in histograms:
+        count += 1
+        for edge, share in each.items():
+            total[float(edge)] += share
+    return {edge: total[edge] / count for edge in sorted(total)}
+
+
+def _figure(title: str, runs: list[History], whole: Histogram, style: Style) -> Figure:
+    function = _function(runs)
+    left, right = _range(whole, function)
+    data = [
+        _bins(whole, "whole run", {"width": 0}, fillcolor=faint(style.colour, 0.3), fill="tozeroy"),
+        _bins(_at(runs, 0), "first record", {"color": GREY, "width": 1, "dash": "dot"}),
+        _bins(_at(runs, -1), "last record", {"color": GREY, "width": 1.5}),
+    ]
+    top = max(y for trace in data for y in trace["y"])
+    layout: dict[str, Any] = {
+        "xaxis": {
+            "type": "log",
+            "range": [left, right],
+            "title": {"text": "size of what f acts on, |g|"},
+            **POWERS,
+            "dtick": max(1, math.ceil((right - left) / 5)),
+        },
+        "yaxis": {
+            "title": {"text": "share of elements"},
+            "tickformat": ".0%",
+            "range": [0, 1.08 * top],
+        },
+    }
+    if function is not None:
+        data += _lines(function, left, right)
+        values = [y for trace in data[3:4] for y in trace["y"]]
+        layout["yaxis2"] = {
+            "type": "log",
+            "overlaying": "y",
+            "side": "right",
+            "showgrid": False,
+            "title": {"text": "f(g)", "standoff": 6},
+            **POWERS,
+            "dtick": max(1, round(math.log10(max(values) / min(values)) / 5)),
+        }
+        if 0 < function.crossover < math.inf:
+            layout["shapes"] = [_vertical(function.crossover)]
+    return Figure(title, "", data, layout)
+
+
+def _function(runs: list[History]) -> gaf.Activation | None:
+    """The runs' f; None where it is the user's own and not registered here."""
+    text = next((run.activation for run in runs if run.activation), None)
+    try:
+        return None if text is None else gaf.parse(text)
+    except gaf.GafError:
+        return None
+
+
+def _range(whole: Histogram, function: gaf.Activation | None) -> tuple[float, float]:
+    """From where nearly nothing lies left to where nothing lies right, with the crossover in sight."""
+    below, left = 0.0, min(whole)
+    for edge, share in whole.items():
+        below += share
+        if below > REST:
+            left = edge
+            break
+    right = max(whole) + 1 / BINS_A_DECADE
+    if function is not None and 0 < function.crossover < math.inf:
+        right = max(right, math.log10(function.crossover))
+        left = min(left, math.log10(function.crossover))
+    return left - MARGIN, right + MARGIN
+
+
+def _at(runs: list[History], position: int) -> Histogram:
+    records = [[e for e in run.gradients if e.get("histogram")] for run in runs]
+    return mean(each[position]["histogram"] for each in records if each)
+
+
+def _bins(found: Histogram, name: str, line: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The outline of a histogram; bins that are not there are empty."""
+    step = 1 / BINS_A_DECADE
+    first, count = min(found), round((max(found) - min(found)) / step) + 1
+    edges = [first + i * step for i in range(count)]
+    shares = [found.get(edge, 0.0) for edge in edges]
+    return {
+        "type": "scatter",
+        "name": name,
+        "mode": "lines",
+        "x": [
+            float(f"{10**edge:.5g}") for edge in (first, *edges, edges[-1] + step, edges[-1] + step)
+        ],
+        "y": [0.0, *(float(f"{share:.4g}") for share in shares), shares[-1], 0.0],
+        "line": {"shape": "hv", **line},
+        "hovertemplate": "from %{x:.2~g}: %{y:.1%}",
+        **more,
+    }
+
+
+def _lines(function: gaf.Activation, left: float, right: float) -> list[dict[str, Any]]:
+    exponents = [left + (right - left) * i / (POINTS - 1) for i in range(POINTS)]
+    sizes = [10**e for e in exponents]
+    common = {
+        "type": "scatter",
+        "mode": "lines",
+        "yaxis": "y2",
+        "x": [float(f"{x:.5g}") for x in sizes],
+    }
+    return [
+        {
+            **common,
+            "name": "f(g)",
+            "y": [float(f"{float(function(x)):.5g}") for x in sizes],
+            "line": {"color": INK, "width": 2.5},
+            "hovertemplate": "f(%{x:.3~g}) = %{y:.3~g}",
+        },
+        {
+            **common,
+            "name": "g itself",
+            "y": common["x"],
+            "line": {"color": INK, "width": 1, "dash": "dot"},
+            "hoverinfo": "skip",
+        },
+    ]
+
+
+def _vertical(x: float) -> dict[str, Any]:
+    line = {"color": GREY, "width": 1, "dash": "dash"}
+    return {"type": "line", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line}

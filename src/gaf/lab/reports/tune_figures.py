@@ -1,0 +1,193 @@
+"""The plots of a tuning, as plotly reads them: the probe, the loss curve, the race."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gaf
+from gaf.lab.reports.curves import Figure
+from gaf.lab.reports.html import plotly_text
+from gaf.lab.reports.style import GREY, INK, PALETTE
+
+LAYERS = 12  # shown; of more, evenly spaced ones
+SYMBOLS = {"gradient": "circle", "momentum": "diamond", "update": "square"}
+
+
+def figures(found: dict[str, Any]) -> list[Figure]:
+    """All plots of a record."""
+    return [_largest(found), _sizes(found), curve_figure(found["curve"]), _race(found)]
+
+
+def _some(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    weights = [each for each in layers if len(each["shape"]) > 1] or layers
+    if len(weights) <= LAYERS:
+        return weights
+    return [weights[round(i * (len(weights) - 1) / (LAYERS - 1))] for i in range(LAYERS)]
+
+
+def _colour(i: int, n: int) -> str:
+    """From blue at the input to orange at the output."""
+    t = i / max(1, n - 1)
+    ends = (0, 114, 178), (213, 94, 0)
+    return "rgb({},{},{})".format(*(round(a + t * (b - a)) for a, b in zip(*ends, strict=True)))
+
+
+def _largest(found: dict[str, Any]) -> Figure:
+    layers = _some(found["probe"]["layers"])
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": plotly_text(each["name"]),
+            "x": list(range(1, len(each["max"]) + 1)),
+            "y": [_short(value) for value in each["max"]],
+            "line": {"color": _colour(i, len(layers)), "width": 1.5},
+            "hovertemplate": "step %{x}: %{y:.2~e}",
+        }
+        for i, each in enumerate(layers)
+    ]
+    return Figure(
+        "The largest |g| of each layer",
+        "Over the steps of the probe, without f: Figure 5. Blue is the input's side, orange the output's.",
+        data,
+        {"xaxis": {"title": {"text": "step"}}, "yaxis": {**_log("largest |g|")}},
+    )
+
+
+def _sizes(found: dict[str, Any]) -> Figure:
+    """Bars from the 10 % to the 99 % quantile, with 1/β of the winner and of the recommendation."""
+    layers = _some(found["probe"]["layers"])
+    quantiles = found["probe"]["quantiles"]
+    data = []
+    for i, each in enumerate(layers):
+        values = each["gradient"]
+        middle = values[quantiles.index(0.5)]
+        if not values[0] > 0:
+            continue
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": plotly_text(each["name"]),
+                "x": [_short(value) for value in values],
+                "y": [i] * len(values),
+                "line": {"color": _colour(i, len(layers)), "width": 5},
+                "marker": {"size": [4 if value != middle else 11 for value in values]},
+                "hovertemplate": "%{x:.2~e}",
+            }
+        )
+    bends = {"recommended": found["recommended"]["name"], "winner": found["winner"]["name"]}
+    shapes, notes = [], []
+    for i, (said, name) in enumerate(bends.items()):
+        at = 1 / gaf.parse(name.partition("@")[0]).params[1]
+        line = {"color": INK if said == "winner" else GREY, "width": 1.5, "dash": "dash"}
+        shapes.append(
+            {"type": "line", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
+        )
+        notes.append(
+            {
+                **{"x": math.log10(at), "y": 1 - 0.09 * i, "yref": "paper", "showarrow": False},
+                **{"text": f"1/β {said}", "xanchor": "left", "yanchor": "top"},
+                "font": {"color": line["color"], "size": 11},
+            }
+        )
+    names = [plotly_text(_brief(each["name"])) for each in layers]
+    # from the input downwards, with room for the two notes above
+    rows = len(layers)
+    axis = {"tickvals": list(range(rows)), "ticktext": names, "zeroline": False}
+    axis["range"] = [rows - 0.5, -0.6 - 0.2 * rows]
+    return Figure(
+        "How large gradients are, layer by layer",
+        "From the 10 % to the 99 % quantile of |g|; the large mark is the median. Right of 1/β, f bends.",
+        data,
+        {"xaxis": _log("|g|"), "yaxis": axis, "shapes": shapes, "annotations": notes},
+    )
+
+
+def curve_figure(near: dict[str, Any]) -> Figure:
+    """A loss curve near an optimum with its fit, from a record's ``curve``."""
+    shape = near["shape"]
+    data: list[dict[str, Any]] = [
+        {
+            **{"type": "scatter", "mode": "lines", "name": "one direction", "hoverinfo": "skip"},
+            **{"x": near["w"], "y": _list(each), "line": {"color": GREY, "width": 1}},
+        }
+        for each in near["each"]
+    ]
+    data.append(
+        {
+            **{"type": "scatter", "mode": "lines", "name": "mean", "x": near["w"]},
+            **{"y": _list(near["losses"]), "line": {"color": PALETTE[0], "width": 3}},
+            "hovertemplate": "%{x:.2f}: %{y:.4~g}",
+        }
+    )
+    about = f"{near['why'][:1].upper()}{near['why'][1:]}."
+    if shape:
+        about = (
+            f"Along {len(near['each'])} random directions (grey) and their mean: Figure 3. The fit goes with "
+            f"|w|^{shape['power']:.2f} ± {shape['error']:.2f}: {shape['type']}, "
+            f"confidence {shape['confidence']:.2f}."
+        )
+        fit = [
+            shape["floor"] + shape["scale"] * abs(w - shape["optimum"]) ** shape["power"]
+            for w in near["w"]
+        ]
+        data.append(
+            {
+                **{"type": "scatter", "mode": "lines", "name": "fit", "x": near["w"]},
+                "y": _list(fit),
+                **{"line": {"color": PALETTE[1], "width": 1.5, "dash": "dash"}},
+                "hovertemplate": "fit %{y:.4~g}",
+            }
+        )
+    layout = {
+        "xaxis": {"title": {"text": "share of each filter's length"}},
+        "yaxis": {"title": {"text": "training loss"}},
+    }
+    return Figure("The loss curve near the optimum", about, data, layout)
+
+
+def _race(found: dict[str, Any]) -> Figure:
+    data = []
+    for i, placement in enumerate(SYMBOLS):
+        points = [each for each in found["raced"] if each["name"].endswith(f"@{placement}")]
+        points = [each for each in points if isinstance(each["first"], int | float)]
+        if not points:
+            continue
+        betas = [gaf.parse(each["name"].partition("@")[0]).params[1] for each in points]
+        data.append(
+            {
+                **{"type": "scatter", "mode": "markers", "name": placement},
+                "x": betas,
+                "y": [each["first"] for each in points],
+                "text": [plotly_text(each["name"]) for each in points],
+                "marker": {"color": PALETTE[i], "symbol": SYMBOLS[placement], "size": 8},
+                "hovertemplate": "%{text}: %{y:.4~g}",
+            }
+        )
+    score, steps = found["score"]["name"], found["cost"]["first"]
+    return Figure(
+        "The first rung",
+        f"{score.capitalize()} after {steps} steps; circles act on the gradient, diamonds on the momentum.",
+        data,
+        {"xaxis": _log("β"), "yaxis": {"title": {"text": plotly_text(score)}}},
+    )
+
+
+def _log(title: str) -> dict[str, Any]:
+    # ticks by their number, not by their distance: values within a decade have labels too
+    return {"type": "log", "title": {"text": title}, "exponentformat": "power", "nticks": 5}
+
+
+def _brief(name: str) -> str:
+    return name if len(name) < 20 else f"…{name[-18:]}"
+
+
+def _short(value: float) -> float | None:
+    """Four digits: what a pixel shows; a logarithm has no place for 0."""
+    return float(f"{value:.4g}") if isinstance(value, int | float) and value > 0 else None
+
+
+def _list(values: list[Any]) -> list[float | None]:
+    return [float(f"{v:.8g}") if isinstance(v, int | float) else None for v in values]

@@ -1,0 +1,182 @@
+"""What a comparison found, as frozen data: what the table, the page and the JSON file are made of.
+
+It is written as ``comparison.json`` into the comparison's folder, beside ``runs/`` with a folder for each.
+Curves and gradient statistics stay in the run folders: ``comparison.runs`` names them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, JsonValue, model_validator
+
+from gaf.common.errors import GafError
+from gaf.common.files import write_json
+from gaf.lab.engine import config as configs
+from gaf.lab.engine.config import Config, Number, Whole
+
+COMPARISON = "comparison.json"
+
+Kind = Literal["baseline", "tuned", "control", "function", "rule"]
+
+
+class Difference(Config):
+    """A setting minus another one, over the seeds on which both ran to the end.
+
+    ``low`` and ``high`` end the 95 % interval of this difference by itself; ``p_corrected`` allows
+    for all differences of the table.
+    """
+
+    against: str
+    mean: Number
+    low: Number
+    high: Number
+    p: Number
+    p_corrected: Number
+    n: Whole
+    verdict: Literal["better", "worse", "no difference"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_old(cls, values: Any) -> Any:
+        """Older records have a number of seeds to run, which invited to stop when the verdict pleases."""
+        if isinstance(values, dict):
+            return {key: value for key, value in values.items() if key != "seeds_needed"}
+        return values
+
+
+class Row(Config):
+    """A setting over all seeds.
+
+    Args:
+        setting: its name.
+        also: other names for the same config, which were asked for too.
+        kind: "function" has an f, "control" is the matched control of one, "rule" is anything else.
+        changes: keys of the config that differ from the baseline's, with their values here.
+        scores: one for each of the comparison's seeds; None where the run failed.
+        mean, std: of the scores there are; None where there are none, or too few.
+        diverged: how many runs did; their scores are the task's worst.
+        failed: seed and error of each run that did.
+        vs_baseline: None for the baseline itself, and where no seed ran in both.
+        control: the setting that is this one's matched control.
+        vs_control: likewise.
+        train_test_gap: test loss - training loss at the end, mean over seeds; None where a task has no loss.
+        seconds_per_step: median over seeds, as measured with other runs beside it.
+        steps_to_baseline: median over seeds of the steps until the test score was at least the
+            baseline's final one on that seed; None where half the seeds never got there.
+            Neither where the baseline learned nothing: there is nothing to reach.
+        reached: on how many seeds it got there.
+        at_chance: whether no run of the setting scored better than :attr:`Comparison.chance`.
+        verdict: against the baseline, in a word; "nothing learned" where both are at chance.
+        sentence: the verdict to read.
+    """
+
+    setting: str
+    also: tuple[str, ...] = ()
+    kind: Kind
+    changes: dict[str, str]
+    scores: tuple[Number | None, ...]
+    mean: Number | None
+    std: Number | None
+    diverged: Whole
+    failed: dict[Whole, str]
+    vs_baseline: Difference | None
+    control: str | None
+    vs_control: Difference | None
+    train_test_gap: Number | None
+    seconds_per_step: Number | None
+    steps_to_baseline: Number | None
+    reached: Whole
+    at_chance: bool = False
+    verdict: Literal["baseline", "better", "worse", "no difference", "nothing learned", "failed"]
+    sentence: str
+
+
+class RunRef(Config):
+    """A run of the comparison: setting and seed, its folder seen from the comparison's, what came of it."""
+
+    setting: str
+    seed: Whole
+    folder: str
+    status: Literal["finished", "diverged", "failed"]
+    score: Number | None
+    error: str = ""
+
+
+class Tuning(Config):
+    """How the tuned baseline came by its learning rate.
+
+    ``tried`` has the mean score of each factor on ``lr``, over seeds that the table does not use. The
+    score is the test score, as there is no other: that favours the tuned baseline, never a function.
+    """
+
+    seeds: tuple[Whole, ...]
+    tried: dict[str, Number | None]
+    chosen: str
+
+
+class Comparison(Config):
+    """Everything but the curves.
+
+    ``task`` says in a sentence what was trained. ``rows`` begin with the baseline. ``chance`` is the score up
+    to which nothing has been learned, None where the task does not say. ``environment`` is what
+    the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
+    that differ when the same comparison is made again on the same machine.
+    """
+
+    noun: ClassVar[str] = "comparison"
+
+    title: str
+    task: str
+    score_name: str
+    higher_is_better: bool
+    chance: Number | None = None
+    seeds: Annotated[tuple[Whole, ...], Field(min_length=1)]
+    baseline: str
+    rows: Annotated[tuple[Row, ...], Field(min_length=1)]
+    runs: tuple[RunRef, ...]
+    tuning: Tuning | None
+    command: tuple[str, ...]
+    environment: dict[str, JsonValue]
+    created: str  # ISO 8601, UTC
+
+    @model_validator(mode="after")
+    def _whole(self) -> Comparison:
+        names = [row.setting for row in self.rows]
+        if len({*names}) < len(names):
+            raise GafError("a setting has two rows")
+        if any(len(row.scores) != len(self.seeds) for row in self.rows):
+            raise GafError("a row does not have a score for each seed")
+        return self
+
+    def row(self, setting: str) -> Row:
+        """The row of a setting, by any of its names."""
+        for row in self.rows:
+            if setting == row.setting or setting in row.also:
+                return row
+        raise GafError(f"the comparison {self.title} has no setting {setting!r}")
+
+    def runs_of(self, setting: str) -> tuple[RunRef, ...]:
+        """The runs of a setting, in the order of the seeds."""
+        name = self.row(setting).setting
+        return tuple(run for run in self.runs if run.setting == name)
+
+
+def write(comparison: Comparison, folder: Path) -> Path:
+    """Write it, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / COMPARISON, comparison.model_dump(mode="python"))
+    return folder / COMPARISON
+
+
+def read(folder: Path) -> Comparison:
+    """The comparison in a folder; GafError says in one sentence what is wrong."""
+    path = folder / COMPARISON
+    if not path.is_file():
+        raise GafError(f"{folder} holds no comparison: there is no {COMPARISON}")
+    from gaf.lab.study.sentences import sentences
+
+    found = configs.read_file(path, Comparison)
+    # what is said follows from the record, and may be said otherwise than when it was written
+    return found.model_copy(update={"rows": sentences(found.rows, found.tuning)})

@@ -1,0 +1,110 @@
+"""A grid of runs on its way: a table with the time left on a terminal, a line for each run elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from gaf.lab.engine.config import RunConfig
+from gaf.lab.engine.progress import clock
+from gaf.lab.study.grid import Outcome, Watch, digest
+
+NARROWEST = 60
+
+
+class LiveTable(Watch):
+    """On a rich console."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._lock = console, threading.Lock()
+        self._live: Live | None = None
+        self._configs: dict[str, RunConfig] = {}
+
+    def begin(self, configs: Sequence[RunConfig], found: int) -> None:
+        self._configs = {digest(config): config for config in configs}
+        self._outcomes: dict[str, Outcome] = {}
+        self._running: dict[str, float] = {}  # the share of each run that is done
+        self._found, self._began = found, time.monotonic()
+        self._share_at_start: dict[str, float] = {}  # of a run that goes on
+        if found:
+            self._console.print(f"{found} of {len(configs)} runs were finished before")
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+
+    def progress(self, config: RunConfig, step: int, total: int) -> None:
+        with self._lock:
+            key, share = digest(config), step / max(1, total)
+            self._share_at_start.setdefault(key, share)
+            self._running[key] = share
+
+    def ended(self, config: RunConfig, outcome: Outcome) -> None:
+        key = digest(config)
+        with self._lock:
+            self._running.pop(key, None)
+            self._outcomes[key] = outcome
+        new = len(self._outcomes) > self._found
+        if outcome.result is None or (new and not self._live):
+            self._say(config, outcome)
+
+    def _say(self, config: RunConfig, outcome: Outcome) -> None:
+        result = outcome.result
+        if result is None:
+            what = f"failed: {outcome.error}"
+        elif result.diverged:
+            what = "diverged"
+        else:
+            what = f"{result.score_name} {result.score:.4g}"
+        text = f"[{len(self._outcomes)}/{len(self._configs)}] {config.name}, seed {config.seed}: {what}"
+        left = self.left()
+        if left is not None and len(self._outcomes) < len(self._configs):
+            text += f", {clock(left)} left"
+        self._console.print(Text(text), soft_wrap=True)
+
+    def left(self) -> float | None:
+        """Seconds, as the runs so far let one expect; None before anything is done."""
+        done = len(self._outcomes) - self._found + sum(self._running.values())
+        done -= sum(self._share_at_start.values())
+        todo = len(self._configs) - len(self._outcomes) - sum(self._running.values())
+        return (time.monotonic() - self._began) * todo / done if done > 0.05 else None
+
+    def look(self) -> None:
+        if self._live:
+            with self._lock:
+                shown = self._table()
+            self._live.update(shown, refresh=True)
+
+    def end(self) -> None:
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def _table(self) -> RenderableType:
+        title = next(iter(self._configs.values())).name.partition(": ")[0]
+        table = Table(title=Text(title), min_width=NARROWEST)
+        for column in ("setting", "runs", "now", "score so far"):
+            table.add_column(column, justify="left" if column == "setting" else "right")
+        for name, keys in self._by_name().items():
+            ended = [self._outcomes[key] for key in keys if key in self._outcomes]
+            now = [f"{self._running[key]:.0%}" for key in keys if key in self._running]
+            scores = [each.result.score for each in ended if each.result]
+            failed = sum(each.result is None for each in ended)
+            score = f"{sum(scores) / len(scores):.4g}" if scores else ""
+            score += f" ({failed} failed)" if failed else ""
+            table.add_row(Text(name), f"{len(ended)}/{len(keys)}", " ".join(now), score)
+        left = self.left()
+        told = f"{len(self._outcomes)} of {len(self._configs)} runs"
+        told += f", {clock(left)} left" if left is not None else ""
+        return Group(table, Text(told))
+
+    def _by_name(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for key, config in self._configs.items():
+            found.setdefault(config.name.partition(": ")[2] or config.name, []).append(key)
+        return found

@@ -1,0 +1,201 @@
+"""Settings of a comparison by name: each changes the baseline's config in one respect, or several.
+
+- ``baseline``: as it is; ``tuned``: with the best learning rate of a small grid; ``lr x3``: times 3
+- ``adam``, ``adam(0.01)``, ``adamw``: the other rules, at a rate of 0.001 unless one is given
+- ``clip-value-0.1``, ``clip-norm-0.1``, ``normalize``, ``normalize-0.1``, ``centralize``
+- ``arctan(0.1, 20)@momentum``: a gradient activation function, and where it acts
+- ``auto``, ``auto(step=0.1)@momentum``: :class:`gaf.Auto`, which has no matched control
+- ``control(arctan(0.1, 20))``: its matched control, which is added to a comparison anyway
+- ``presets``: the six functions of the paper's Table II
+- ``adam + tanh(0.2, 10)``: both, in any order
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pydantic import ValidationError
+
+import gaf
+from gaf.common.errors import GafError
+from gaf.common.near import did_you_mean
+from gaf.functions.registry import names as function_names
+from gaf.lab.engine.config import OptimizerConfig, RunConfig, explain, matched_control
+from gaf.lab.study.comparison import Kind
+
+BASELINE, TUNED, PRESETS = "baseline", "tuned", "presets"
+ADAM_RATE = 1e-3  # torch's default: the paper gives none
+PRESET_FUNCTIONS = tuple(
+    f"{name}({values})" for values in ("0.1, 20", "0.2, 10") for name in ("tanh", "log", "arctan")
+)
+EXAMPLES = (
+    *(BASELINE, TUNED, PRESETS, "auto", "lr x3", "adam", "adamw"),
+    *("clip-value-0.1", "clip-norm-0.1", "normalize", "centralize"),
+)
+
+NUMBER = r"(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+)"
+RATE = re.compile(rf"lr *[x×*] *{NUMBER}")
+ADAM = re.compile(rf"(adamw?)(?: *\( *{NUMBER} *\))?")
+THRESHOLD = re.compile(rf"(clip-value|clip-norm|normalize)(?:-{NUMBER})?")
+CONTROL = re.compile(r"control *\((.*)\)")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A config with the name and the kind that it has in a table."""
+
+    name: str
+    kind: Kind
+    config: RunConfig
+
+
+def split(texts: Iterable[str]) -> list[str]:
+    """Names from lists of names; commas within brackets do not part them.
+
+    Example:
+        >>> split(["adam, arctan(0.1, 20)@momentum", "clip-norm-0.1"])
+        ['adam', 'arctan(0.1, 20)@momentum', 'clip-norm-0.1']
+    """
+    found: list[str] = []
+    for text in texts:
+        for name in _outside_brackets(text, ","):
+            found += PRESET_FUNCTIONS if name == PRESETS else [name]
+    return found
+
+
+def _outside_brackets(text: str, mark: str) -> list[str]:
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == mark and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+def make(base: RunConfig, text: str) -> Setting:
+    """The setting of a name on a baseline; GafError suggests the nearest names.
+
+    Example:
+        >>> from gaf.lab.study import recipes
+        >>> made = make(recipes.get("digits-cnn-sgdm"), "arctan(.1, 20)")
+        >>> made.name, made.config.optimizer.placement
+        ('arctan(0.1, 20)@momentum', 'momentum')
+    """
+    controlled = CONTROL.fullmatch(text.strip())
+    if controlled:
+        return control(make(base, controlled[1]))
+    config = base
+    names: list[str] = []
+    by: dict[str, str] = {}  # the part that changed a key
+    parts = _outside_brackets(text, "+") or [""]
+    # another rule comes first: it decides what 'lr x3' multiplies and where a function acts by default
+    for part in sorted(parts, key=lambda part: ADAM.fullmatch(part) is None):
+        name, changes = _part(config.optimizer, part)
+        undone = [by[key] for key in changes if key in by and key != "lr"]  # rates multiply
+        if undone:
+            raise GafError(
+                f"the setting {text!r}: {part!r} undoes {undone[0]!r}; leave one of them out"
+            )
+        by |= dict.fromkeys(changes, part)
+        try:
+            rule = OptimizerConfig.model_validate({**dict(config.optimizer), **changes})
+        except ValidationError as error:
+            raise GafError(f"the setting {part!r}: {explain(error, OptimizerConfig)}") from None
+        config = config.model_copy(update={"optimizer": rule})
+        names.append(name)
+    kind = "baseline" if config.optimizer == base.optimizer else kind_of(config.optimizer)
+    return Setting(" + ".join(names), kind, config)
+
+
+def kind_of(rule: OptimizerConfig) -> Kind:
+    """What a rule is beside a baseline: "function" has a matched control, "rule" (Auto too) has none."""
+    return "function" if rule.activation and not rule.sets_itself else "rule"
+
+
+def control(setting: Setting) -> Setting:
+    """The matched control of a setting that has a function."""
+    if setting.config.optimizer.activation is None:
+        raise GafError(f"{setting.name} has no function, so there is no matched control of it")
+    config = matched_control(setting.config).model_copy(update={"name": setting.config.name})
+    return Setting(f"control({setting.name})", "control", config)
+
+
+def scaled(base: RunConfig, factor: float) -> RunConfig:
+    """The config with the learning rate times a factor."""
+    rule = base.optimizer.model_copy(update={"lr": base.optimizer.lr * factor})
+    return base.model_copy(update={"optimizer": rule})
+
+
+def without_function(base: RunConfig) -> tuple[RunConfig, list[str]]:
+    """A config without its function, and the name of the setting that brings it back."""
+    rule = base.optimizer
+    if rule.activation is None:
+        return base, []
+    plain = OptimizerConfig.model_validate({**dict(rule), "activation": None, "placement": None})
+    return base.model_copy(update={"optimizer": plain}), [f"{rule.activation}@{rule.where}"]
+
+
+def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
+    """The name in full, and the keys of the rule that it changes."""
+    if text == BASELINE:
+        return text, {}
+    if text == TUNED:
+        raise GafError(f"the setting {TUNED!r} stands by itself")
+    if text == "centralize":
+        return text, {"centralize": True}
+    if found := RATE.fullmatch(text):
+        return f"lr x{_short(float(found[1]))}", {"lr": rule.lr * float(found[1])}
+    if found := ADAM.fullmatch(text):
+        rate = float(found[2] or ADAM_RATE)
+        name = found[1] if rate == ADAM_RATE else f"{found[1]}({_short(rate)})"
+        sgds = {"momentum": 0.0, "dampening": 0.0, "nesterov": False}
+        return name, {"name": found[1], "lr": rate, **sgds}
+    if found := THRESHOLD.fullmatch(text):
+        if found[2] is None and found[1] != "normalize":
+            raise GafError(f"the setting {text!r} lacks its threshold, as in '{text}-0.1'")
+        number = float(found[2] or 1)
+        name = text if found[2] is None else f"{found[1]}-{_short(number)}"
+        return name, {found[1].replace("-", "_"): number}
+    return _function(rule, text)
+
+
+def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
+    function, _, placement = (part.strip() for part in text.partition("@"))
+    word = function.partition("(")[0].strip()
+    auto = gaf.Auto.named(function)
+    if auto is None and word.lower() not in function_names():
+        known = (*EXAMPLES, *function_names())
+        hint = did_you_mean(text, known)
+        if not hint.startswith("; did you mean"):
+            hint = did_you_mean(word, known)
+        raise GafError(f"unknown setting {text!r}{hint}")
+    activation = spelled(auto or gaf.parse(function))
+    where = placement or (auto.placement if auto else rule.where)
+    return f"{activation}@{where}", {"activation": activation, "placement": where}
+
+
+def spelled(f: gaf.Activation | gaf.Auto) -> str:
+    """A function as settings name it; equal ones have the same name, so that none is trained twice.
+
+    Example:
+        >>> spelled(gaf.Arctan(0.1, 20.0)), spelled(gaf.Auto()), spelled(gaf.Auto(0.1, decay=0.9))
+        ('arctan(0.1, 20)', 'auto', 'auto(0.1, decay=0.9)')
+    """
+    if not isinstance(f, gaf.Auto):
+        return f"{f.name}({', '.join(map(_short, f.params))})"
+    given = [
+        (f"{field.name}=" if field.name != "step" else "") + _short(value)
+        for field, value in zip(fields(f), f.params, strict=True)
+        if value != field.default
+    ]
+    return f"{f.name}({', '.join(given)})" if given else f.name
+
+
+def _short(number: float) -> str:
+    """A number as one types it: 20, not 20.0."""
+    return str(int(number)) if number == int(number) and abs(number) < 1e15 else repr(number)

@@ -1,0 +1,105 @@
+"""The hard case: digits and a deep sigmoid perceptron, which plain SGD does not train at any learning rate.
+
+gaf tune                      # is this case
+gaf train gaf.lab.study.tune.cases:deep_sigmoid
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gaf.lab.engine.config import OptimizerConfig, RunConfig, ScheduleConfig, TaskConfig
+from gaf.lab.tasks import Task
+from gaf.lab.tasks.base import lucky_guess
+from gaf.lab.tasks.models import build
+
+TRAIN = 1200  # of 1797 images; the other 597 are the test
+SPLIT_SEED = 0  # torch.randperm(1797) of this seed; its first 1200 are learned from
+KIND = "gaf.lab.study.tune.cases:deep_sigmoid"
+
+
+class _Digits:
+    """Pixels / 16 and labels, by index."""
+
+    name, shape = "digits", (1, 8, 8)
+    classes = tuple("0123456789")
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self._images, self.targets = images, labels
+        digest = hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
+        self.fingerprint = {"sklearn.datasets.load_digits": digest}
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def batches(
+        self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        self._images, self.targets = self._images.to(device), self.targets.to(device)
+        for each in indices:
+            index = each.to(device)
+            yield self._images[index], self.targets[index]
+
+
+class DeepSigmoid(Task):
+    """Six linear layers of width 64 with sigmoids between them, torch's default initialisation."""
+
+    @cached_property
+    def _splits(self) -> tuple[_Digits, _Digits]:
+        from sklearn.datasets import load_digits
+
+        pixels, labels = load_digits(return_X_y=True)
+        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SPLIT_SEED))
+        images = torch.as_tensor(pixels / 16).float().view(-1, 1, 8, 8)[order]
+        targets = torch.as_tensor(labels).long()[order]
+        return _Digits(images[:TRAIN], targets[:TRAIN]), _Digits(images[TRAIN:], targets[TRAIN:])
+
+    def build_model(self) -> nn.Module:
+        return build("mlp", classes=10, in_channels=1, depth=5, width=64, activation="sigmoid")
+
+    def train_source(self) -> Any:
+        return self._splits[0]
+
+    def test_source(self) -> Any:
+        return self._splits[1]
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        images, labels = batch
+        return functional.cross_entropy(model(images), labels)
+
+    def chance(self) -> float:
+        return lucky_guess(self.test_source().targets.cpu())
+
+    def outcomes(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+        images, labels = batch
+        logits = model(images)
+        return {
+            "loss": functional.cross_entropy(logits, labels, reduction="none"),
+            "top1": (logits.argmax(dim=1) == labels) & logits.isfinite().all(dim=1),
+        }
+
+
+def deep_sigmoid() -> Task:
+    """What ``gaf train gaf.lab.study.tune.cases:deep_sigmoid`` calls."""
+    return DeepSigmoid()
+
+
+def hard_case() -> RunConfig:
+    """SGD with momentum 0.9, lr 0.1, batches of 64, 60 epochs, cosine at each step."""
+    return RunConfig(
+        name="digits-deep-sigmoid-sgdm",
+        task=TaskConfig(kind=KIND),
+        optimizer=OptimizerConfig(name="sgd", lr=0.1, momentum=0.9),
+        schedule=ScheduleConfig(name="cosine", every="iteration"),
+        epochs=60,
+        batch_size=64,
+        threads=1,
+        evaluate_every=0,
+    )

@@ -1,0 +1,189 @@
+"""What the engine needs of a task, and no more. A task of your own is a subclass like the built-in ones.
+
+Example:
+    A regression, with ``my_source`` as in ``examples/own_task.py``::
+
+        class Curve(Task):
+            score, higher_is_better, worst = "loss", False, math.inf
+
+            def build_model(self):
+                return nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
+
+            def train_source(self):
+                return my_source("train")
+
+            def test_source(self):
+                return my_source("test")
+
+            def loss(self, model, batch):
+                x, y = batch
+                return nn.functional.mse_loss(model(x), y)
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from gaf.common.errors import GafError
+
+if TYPE_CHECKING:
+    from gaf.lab.data.sources import Source
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """A model that only looks: no gradients, no dropout, no running statistics."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def first_line(error: Exception) -> str:
+    """The beginning of a long message, in quotes."""
+    return repr(str(error).partition("\n")[0])
+
+
+def lucky_guess(targets: Tensor) -> float:
+    """The share that naming one class for all samples gets right, and three standard errors more.
+
+    Example:
+        >>> lucky_guess(torch.arange(900) % 9)  # 1 / 9, on 900 samples
+        0.1425...
+    """
+    counts = targets.bincount()
+    share, samples = counts.max().item() / len(targets), len(targets)
+    return share + 3 * math.sqrt(share * (1 - share) / samples)
+
+
+class Task:
+    """A model, data to train and to test on, a loss and a score.
+
+    A batch is whatever the source yields: tensors, nested as one likes. Everything random must come from
+    torch's generators or from (seed, epoch, sample index), so that a run can be repeated and resumed.
+    """
+
+    score: ClassVar[str] = "top1"  # the metric a run is judged by
+    higher_is_better: ClassVar[bool] = True
+    worst: ClassVar[float] = 0.0  # the score of a run that diverged
+    version: ClassVar[int] = 1  # raised when the same config gives other data, losses or scores
+
+    def build_model(self) -> nn.Module:
+        """A new model; its initial weights may use torch's generator, which the engine has seeded."""
+        raise self._left_out("build_model")
+
+    def train_source(self) -> Source:
+        """Samples by index, in batches that the engine chooses."""
+        raise self._left_out("train_source")
+
+    def test_source(self) -> Source:
+        """Samples to evaluate on, all of them, in order."""
+        raise self._left_out("test_source")
+
+    def _left_out(self, method: str) -> GafError:
+        return GafError(f"{type(self).__name__} does not say what its {method} is")
+
+    def check(self, model: nn.Module) -> None:
+        """Raise GafError with a sentence where model and data do not fit; called before training.
+
+        By default the loss and the outcomes of two samples are computed, on the CPU.
+        """
+        me = type(self).__name__
+        for which in ("train_source", "test_source"):
+            source = getattr(self, which)()
+            lacks = [
+                name for name in ("batches", "fingerprint", "__len__") if not hasattr(source, name)
+            ]
+            if lacks:
+                kind = type(source).__name__
+                raise GafError(f"{me}.{which} gives a {kind}, which lacks {' and '.join(lacks)}")
+        with evaluating(model):
+            loss = self._tried("loss", model, self.train_source())
+            if not isinstance(loss, Tensor) or loss.ndim:
+                found = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+                raise GafError(f"{me}.loss gives {found}; it is one number, the mean of the batch")
+            samples = min(2, len(self.test_source()))
+            for name, rows in self._tried("outcomes", model, self.test_source()).items():
+                if not rows.ndim or len(rows) != samples:
+                    raise GafError(
+                        f"{me}.outcomes needs a row for each sample; for {samples} samples "
+                        f"{name!r} has shape {tuple(rows.shape)}"
+                    )
+
+    def _tried(self, method: str, model: nn.Module, source: Source) -> Any:
+        """What a method gives for two samples; a sentence where torch refuses them."""
+        pair = torch.arange(min(2, len(source)))
+        stream = source.batches([pair], seed=0, epoch=0, device=torch.device("cpu"))
+        try:
+            return getattr(self, method)(model, next(iter(stream)))
+        except RuntimeError as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            mine = [each for each in frames if each.filename == inspect.getsourcefile(type(self))]
+            place = f" ({Path(mine[-1].filename).name}:{mine[-1].lineno})" if mine else ""
+            raise GafError(
+                f"{type(self).__name__}.{method} fails on two samples: {first_line(error)}{place}"
+            ) from error
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """The mean loss over the samples of a batch."""
+        raise self._left_out("loss")
+
+    def outcomes(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        """What :meth:`metrics` needs of each test sample: tensors whose first axis runs over the batch.
+
+        The engine splits the test set over processes and puts the rows together again in order, so that
+        a figure of the whole set, such as a mean average precision, counts each sample once. The default
+        evaluates the loss sample by sample, for batches that are tuples of tensors.
+        """
+        losses = [
+            self.loss(model, tuple(x[i : i + 1] for x in batch)) for i in range(len(batch[0]))
+        ]
+        return {"loss": torch.stack(losses)}
+
+    def metrics(self, outcomes: dict[str, Tensor]) -> dict[str, float]:
+        """Figures of the whole test set, from the outcomes of all its samples: by default their means."""
+        return {name: rows.double().mean().item() for name, rows in outcomes.items()}
+
+    def chance(self) -> float | None:
+        """The score up to which nothing has been learned; None: the task does not say.
+
+        It is what the best guess that does not look at its input reaches, with some luck. A comparison whose
+        baseline is no better says so instead of "no difference".
+        """
+        return None
+
+    def score_of(self, metrics: dict[str, float]) -> float:
+        """The score among metrics."""
+        if self.score not in metrics:
+            found = ", ".join(metrics)
+            raise GafError(
+                f"{type(self).__name__} is scored by {self.score!r}, but measures {found}"
+            )
+        return metrics[self.score]
+
+    def is_better(self, score: float, than: float) -> bool:
+        """Whether a score beats another."""
+        return score > than if self.higher_is_better else score < than
+
+    def evaluate(
+        self,
+        model: nn.Module,
+        batches: Iterable[Any],
+        gather: Callable[[dict[str, Tensor]], dict[str, Tensor]] = lambda rows: rows,
+    ) -> dict[str, float]:
+        """The metrics over batches; ``gather`` puts together what several processes have found."""
+        found = [self.outcomes(model, batch) for batch in batches]
+        rows = {name: torch.cat([each[name] for each in found]) for name in found[0]}
+        return self.metrics(gather(rows))

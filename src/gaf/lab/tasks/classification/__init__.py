@@ -1,0 +1,1 @@
+"""Classes of images and vectors."""

@@ -1,0 +1,1 @@
+"""The next character of a text."""

@@ -1,0 +1,58 @@
+"""Plain deep perceptrons: no shortcut, no norm. With a sigmoid and some depth, gradients vanish."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from gaf.common.errors import GafError
+from gaf.common.near import did_you_mean
+from gaf.lab.tasks.models.layers import is_count
+
+ACTIVATIONS = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": torch.relu}
+
+
+class MLP(nn.Module):
+    """Linear layers with one activation, on flattened images, with torch's default initialisation.
+
+    Args:
+        classes: of the data.
+        in_channels: of the images.
+        size: height and width of the images.
+        depth: how many hidden layers.
+        width: how many numbers in each of them.
+        activation: "sigmoid", "tanh" or "relu". The derivative of the sigmoid is at most 1/4, so the
+            gradient of the first layer shrinks by that factor, and by the weights', with each layer.
+    """
+
+    def __init__(
+        self,
+        *,
+        classes: int,
+        in_channels: int = 1,
+        size: int = 8,
+        depth: int = 3,
+        width: int = 64,
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        for name, value in (("depth", depth), ("width", width), ("size", size)):
+            if not is_count(value):
+                raise GafError(f"{name} of an mlp must be a whole number above 0, got {value!r}")
+        if activation not in ACTIVATIONS:
+            hint = did_you_mean(str(activation), ACTIVATIONS)
+            raise GafError(f"unknown activation {activation!r} for an mlp{hint}")
+        self.activation = activation
+        sizes = [in_channels * size * size, *[width] * depth]
+        self.hidden = nn.ModuleList(
+            nn.Linear(fan_in, fan_out) for fan_in, fan_out in pairwise(sizes)
+        )
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = images.flatten(1)
+        for layer in self.hidden:
+            x = ACTIVATIONS[self.activation](layer(x))
+        return self.head(x)

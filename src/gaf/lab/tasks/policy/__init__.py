@@ -1,0 +1,1 @@
+"""Policies learned by their own episodes."""

@@ -1,0 +1,82 @@
+"""CartPole as a source: a sample is an episode that has not been played yet.
+
+What chance decides in an episode is a function of (seed, epoch, index): the state it begins in, and for
+each step a number in [0, 1) that picks the action from the policy's probabilities. The environment does
+the rest without chance, so weights and noise give the episode, and there is no state to save between steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gaf.lab.data.draws import draws, uniform
+from gaf.lab.data.errors import DataError
+
+ID = "CartPole-v1"
+STEPS = 500  # that an episode has at most; each gives a reward of 1
+EDGE = 0.05  # each of the four numbers of the first state lies between this and its opposite
+TRAIN, TEST = 128, 64  # episodes of an epoch, and of a test
+APART = 1 << 32  # added to the index of a test episode, so that none is also trained on
+
+
+class Noise(NamedTuple):
+    """What chance decides in some episodes."""
+
+    starts: Tensor  # float64 [B, 4]: the first states
+    picks: Tensor  # float32 [B, steps]
+
+
+class Episodes:
+    """Episodes of CartPole-v1 of gymnasium.
+
+    Args:
+        split: ``train`` or ``test``.
+        steps: the most that an episode has, up to 500.
+        episodes: of an epoch; unset: 128 to train, 64 to test.
+    """
+
+    name, classes, shape = "cartpole", ("left", "right"), (4,)
+
+    def __init__(self, split: str, steps: int = STEPS, episodes: int | None = None) -> None:
+        if steps > STEPS:
+            raise DataError(f"an episode of cartpole has at most {STEPS} steps, not {steps}")
+        self.split, self.steps = split, steps
+        self.count = episodes or (TRAIN if split == "train" else TEST)
+        self.fingerprint = {ID: f"gymnasium {gymnasium().__version__}"}
+
+    def __len__(self) -> int:
+        return self.count
+
+    def batches(
+        self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
+    ) -> Iterator[Noise]:
+        """The noise of each episode."""
+        for each in indices:
+            index = each + (0 if self.split == "train" else APART)
+            found = uniform(draws(seed, epoch, index, 4 + self.steps))
+            # float32 has 24 bits: rounding must not give 1
+            picks = found[:, 4:].float().clamp(max=1 - 2.0**-24)
+            yield Noise(EDGE * (2 * found[:, :4] - 1), picks.to(device))
+
+
+def begin(starts: Tensor) -> Any:
+    """Environments side by side in these states; one whose pole has fallen goes on anew, to be ignored."""
+    found = gymnasium().make_vec(ID, num_envs=len(starts), vectorization_mode="vector_entry_point")
+    found.reset(seed=0)
+    found.unwrapped.state = starts.numpy().T.copy()
+    return found
+
+
+def gymnasium() -> Any:
+    """The package, or a sentence that says how to install it."""
+    try:
+        import gymnasium as package
+    except ModuleNotFoundError:
+        raise DataError(
+            "cartpole needs gymnasium, which is not installed: pip install 'activated-gradients[lab]'"
+        ) from None
+    return package

@@ -1,0 +1,6 @@
+"""The paper's statements as data: what is assumed, what is claimed, and a check that can be run."""
+
+from gaf.lab.theory.statements.catalogue import STATEMENTS, find
+from gaf.lab.theory.statements.data import Findings, Part, Statement, Table
+
+__all__ = ["STATEMENTS", "Findings", "Part", "Statement", "Table", "find"]

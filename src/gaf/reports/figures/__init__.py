@@ -1,7 +1,0 @@
-"""The figures of the paper, drawn from numbers computed here: for print, and one page to play with."""
-
-from gaf.reports.figures.base import Figure, Settings
-from gaf.reports.figures.registry import FIGURES, find
-from gaf.reports.figures.save import FORMATS, PRINT, write, write_page
-
-__all__ = ["FIGURES", "FORMATS", "PRINT", "Figure", "Settings", "find", "write", "write_page"]

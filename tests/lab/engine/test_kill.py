@@ -1,0 +1,61 @@
+"""A training that is killed at any moment, again and again, ends as if nothing had happened."""
+
+import random
+import signal
+import time
+
+import pytest
+
+from gaf.lab.engine import checkpoint
+from tests.lab.engine.processes import arguments, run, start, wait_for
+from tests.lab.engine.tiny import assert_same_run, last_checkpoint, metrics
+
+KILLS = 10
+IN_A_WRITE = 4  # of them
+CHANGES = ("epochs=6", "batch_size=16", "checkpoint_every=2")
+# 1.1 M weights: a checkpoint of 9 MB takes longer than a step; dropout: the random states matter
+OPTIONS = {"samples": 200, "width": 1024, "depth": 2, "dropout": 0.2}
+
+
+@pytest.mark.slow
+def test_killed_at_ten_random_moments(tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    status, _, err = run(arguments(whole, *CHANGES, options=OPTIONS))
+    assert status == 0, err
+    moments = random.Random(7)
+    order = [True] * IN_A_WRITE + [False] * (KILLS - IN_A_WRITE)
+    moments.shuffle(order)
+    steps, cut_short = [], 0
+    for in_a_write in order:
+        before = newest(killed)
+        process = start(arguments(killed, *CHANGES, options=OPTIONS))
+        # It must get somewhere, or ten kills would all hit the same step.
+        wait_for(process, lambda before=before: newest(killed) > before)
+        time.sleep(moments.uniform(0, 0.4))
+        if in_a_write:
+            wait_for(process, lambda: unfinished(killed))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        steps.append(newest(killed))
+        cut_short += bool(unfinished(killed))
+    assert not (killed / "finished.json").exists(), steps
+    assert cut_short >= 1, "no kill fell into the writing of a checkpoint"
+    status, _, err = run(arguments(killed, *CHANGES, options=OPTIONS))
+    assert status == 0, err
+    assert_same_run(whole, killed)
+    assert last_checkpoint(killed)["state"]["step"] == 78
+    assert any(step % 13 for step in steps), "no kill fell into an epoch"
+    assert {record["kind"] for record in metrics(killed)} == {"train", "test", "gradients"}
+    print(
+        f"killed after the checkpoints of steps {steps}, {cut_short} of them while writing the next"
+    )
+
+
+def newest(folder):
+    found = checkpoint.steps(folder / "checkpoints")
+    return int(found[0].name.removeprefix("step-")) if found else 0
+
+
+def unfinished(folder):
+    return list((folder / "checkpoints").glob(".step-*.tmp"))

@@ -1,0 +1,159 @@
+"""The page in a real browser: no complaint, no request, it sorts, draws, fits a phone and paper."""
+
+import base64
+import re
+
+import pytest
+
+from gaf.lab.reports.page import write_page
+from tests.browser import Browser, Page, needs_chromium
+from tests.lab.reports.example import HOSTILE, ORDINARY, example
+from tests.lab.reports.test_page import hostile
+
+pytestmark = [pytest.mark.slow, needs_chromium]
+
+DRAWN = "[...document.querySelectorAll('.plot')].every(p => p.querySelector('.scatterlayer path'))"
+COLUMN = (
+    "[...document.querySelectorAll('table.results tbody tr')].map(r => r.cells[{}].textContent)"
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    return write_page(example(folder), folder)
+
+
+@pytest.fixture(scope="module")
+def page(browser, path):
+    found = browser.open(path)
+    found.wait(DRAWN)
+    yield found
+    assert found.complaints == []
+    assert found.requests == []
+
+
+def sort_by(page: Page, number: int) -> list[str]:
+    page.run(f"document.querySelectorAll('table.results th button')[{number}].click()")
+    return page.run(COLUMN.format(number))
+
+
+def numbers(cells: list[str]) -> list[float]:
+    found = [re.match(r"([−+]?[\d.,]+)", cell) for cell in cells]
+    return [float(m[1].replace("−", "-").replace(",", "")) for m in found if m]
+
+
+def test_every_figure_is_drawn(page):
+    assert page.run("document.querySelectorAll('.plot').length") == 7
+    lines = (
+        "[...document.querySelectorAll('.plot')].map(p => p.querySelectorAll('.lines path').length)"
+    )
+    assert min(page.run(lines)) >= 2
+
+
+@pytest.mark.parametrize("column", [1, 2, 5, 7])  # score, difference, gap or vs control, time
+def test_a_click_sorts_by_number_and_another_turns_it_round(page, column):
+    up = numbers(sort_by(page, column))
+    assert up == sorted(up)
+    order = page.run(COLUMN.format(0))
+    head = (
+        f"document.querySelectorAll('table.results thead th')[{column}].getAttribute('aria-sort')"
+    )
+    assert page.run(head) == "ascending"
+    down = numbers(sort_by(page, column))
+    assert down == sorted(down, reverse=True)
+    assert page.run(COLUMN.format(0)) != order
+    assert page.run(head) == "descending"
+
+
+def test_numbers_do_not_sort_as_text_and_empty_cells_come_last(page):
+    steps = sort_by(page, 8)
+    assert numbers(steps)[:3] == [200, 320, 840]
+    assert steps[-1] == "never"
+    assert sort_by(page, 8)[-1] == "never"  # downwards too
+    differences = sort_by(page, 2)
+    assert differences[-1] == "–"
+    assert differences[0].startswith("−0.95")
+
+
+def test_names_sort_by_the_alphabet(page):
+    names = sort_by(page, 0)
+    assert sorted(names) == sorted(ORDINARY)
+    assert [name[:3] for name in names] == sorted(name[:3] for name in names)
+    assert names.index("lr x2") < names.index("lr x100")
+
+
+def test_the_legend_hides_a_setting_in_all_figures(page):
+    shown = (
+        "[...document.querySelectorAll('.plot')].map(p => p.data.filter("
+        "t => t.meta === 'arctan(0.1, 20)@momentum' && t.visible).length)"
+    )
+    assert [n > 0 for n in page.run(shown)] == [True] * 5 + [False] * 2
+    page.run("document.querySelector('.legend input[value^=arctan]').click()")
+    assert not any(page.run(shown))
+    page.run("document.querySelector('[data-show=all]').click()")
+    assert [n > 0 for n in page.run(shown)] == [True] * 5 + [False] * 2
+
+
+def test_it_fits_a_phone(browser, path):
+    page = browser.open(path, width=390, height=844)
+    page.wait(DRAWN)
+    assert page.run("document.documentElement.scrollWidth") <= 390
+    wide = "[...document.querySelectorAll('.plot')].map(p => p.getBoundingClientRect().right)"
+    assert max(page.run(wide)) <= 390
+    # the table scrolls by itself, under a first column that stays
+    page.run("document.querySelector('.scroll').scrollLeft = 200")
+    assert page.run("document.querySelector('.results tbody th').getBoundingClientRect().left") < 30
+    small = "parseFloat(getComputedStyle(document.querySelector('.verdicts li')).fontSize)"
+    assert page.run(small) >= 15
+    assert page.complaints == page.requests == []
+
+
+def test_names_of_users_stay_text(browser, tmp_path):
+    page = browser.open(write_page(hostile(tmp_path), tmp_path))
+    page.wait(DRAWN)
+    assert page.run("document.querySelector('h1').textContent") == HOSTILE
+    assert HOSTILE in page.run(COLUMN.format(0))
+    assert page.run("document.querySelectorAll('img').length") == 0
+    assert page.run("document.scripts.length") == 3
+    label = "Plotly.Fx.hover(document.querySelector('.plot'), [{curveNumber: %d, pointNumber: 2}])"
+    curve = page.run(
+        "document.querySelector('.plot').data.findIndex(t => (t.name || '').includes('script'))"
+    )
+    page.run(label % curve)
+    page.wait("document.querySelector('.hoverlayer text')")
+    assert HOSTILE in page.run("document.querySelector('.hoverlayer').textContent")
+    assert page.complaints == page.requests == []
+
+
+def test_what_slipped_in_could_not_run_or_load(browser, path, tmp_path):
+    """The policy, should an escape ever fail: a page with a hole in it."""
+    bad = '<script>window.sprung = 1</script><img src=https://example.org/x.png onerror="window.sprung = 2">'
+    holed = tmp_path / "holed.html"
+    holed.write_text(path.read_text("utf-8").replace("<main>", "<main>" + bad), "utf-8")
+    page = browser.open(holed)
+    page.wait(DRAWN)
+    assert page.run("window.sprung === undefined")
+    assert any("Content Security Policy" in each for each in page.complaints)
+
+
+def test_paper_shows_all_and_the_screen_comes_back(page):
+    before = page.run("document.querySelector('.plot').offsetWidth")
+    printed = page.send("Page.printToPDF", preferCSSPageSize=True)
+    assert base64.b64decode(printed["data"]).startswith(b"%PDF")
+    page.run(
+        "window.widths = []; addEventListener('beforeprint', () => {"
+        " widths = [...document.querySelectorAll('.plot .main-svg')].map(s => s.width.baseVal.value);"
+        " opened = document.querySelectorAll('details:not([open])').length })"
+    )
+    page.send("Page.printToPDF", preferCSSPageSize=True)
+    assert page.run("opened") == 0
+    assert 0 < page.run("Math.max(...widths)") <= 340  # two beside each other on A4
+    assert page.run("document.querySelectorAll('details[open]').length") == 0
+    page.wait(f"document.querySelector('.plot .main-svg').width.baseVal.value > 0.9 * {before}")

@@ -1,0 +1,15 @@
+"""docs/compare.md says what the columns mean."""
+
+from pathlib import Path
+
+from gaf.lab.reports.columns import columns
+from tests.lab.reports.example import ORDINARY, comparison_of
+
+ROOT = Path(__file__).resolve().parents[3]
+COLUMNS = ROOT / "docs" / "compare.md"
+
+
+def test_columns_are_named():
+    text = COLUMNS.read_text("utf-8").partition("## What the columns mean")[2].partition("\n## ")[0]
+    for column in columns(comparison_of(ORDINARY))[2:]:
+        assert column.title.removeprefix("p ") in text, column.title

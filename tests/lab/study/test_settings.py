@@ -1,0 +1,144 @@
+"""Settings by name."""
+
+import pytest
+
+from gaf.lab.engine.config import OptimizerConfig, matched_control
+from gaf.lab.study import recipes
+from gaf.lab.study.settings import EXAMPLES, PRESETS, TUNED, control, make, split, without_function
+
+BASE = recipes.get("digits-cnn-sgdm")  # lr 0.1, momentum 0.9, weight decay 5e-4
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "changes"),
+    [
+        ("baseline", "baseline", {}),
+        ("lr x3", "lr x3", {"lr": 0.1 * 3}),
+        ("lr*0.5", "lr x0.5", {"lr": 0.05}),
+        ("adam", "adam", {"name": "adam", "lr": 0.001, "momentum": 0.0}),
+        ("adamw(1e-2)", "adamw(0.01)", {"name": "adamw", "lr": 0.01, "momentum": 0.0}),
+        ("clip-value-0.1", "clip-value-0.1", {"clip_value": 0.1}),
+        ("clip-norm-5", "clip-norm-5", {"clip_norm": 5.0}),
+        ("normalize", "normalize", {"normalize": 1.0}),
+        ("normalize-.5", "normalize-0.5", {"normalize": 0.5}),
+        ("centralize", "centralize", {"centralize": True}),
+        (
+            "arctan",
+            "arctan(0.1, 20)@momentum",
+            {"activation": "arctan(0.1, 20)", "placement": "momentum"},
+        ),
+        (
+            "Log( .2,beta=10 ) @ update",
+            "log(0.2, 10)@update",
+            {"activation": "log(0.2, 10)", "placement": "update"},
+        ),
+        ("control(tanh(0.1, 20))", "control(tanh(0.1, 20)@momentum)", {"lr": 0.2}),
+        (
+            "adam + tanh(0.2, 10)",
+            "adam + tanh(0.2, 10)@gradient",
+            {
+                **{"name": "adam", "lr": 0.001, "momentum": 0.0},
+                **{"activation": "tanh(0.2, 10)", "placement": "gradient"},
+            },
+        ),
+        ("lr x0.5 + centralize", "lr x0.5 + centralize", {"lr": 0.05, "centralize": True}),
+        (
+            "auto( step=.1, decay=0 ) @ momentum",
+            "auto(0.1, decay=0)@momentum",
+            {"activation": "auto(0.1, decay=0)", "placement": "momentum"},
+        ),
+    ],
+)
+def test_a_setting_changes_what_its_name_says_and_nothing_else(text, name, changes):
+    setting = make(BASE, text)
+    assert setting.name == name
+    assert setting.config.optimizer == OptimizerConfig(**{**dict(BASE.optimizer), **changes})
+    assert setting.config.model_copy(update={"optimizer": BASE.optimizer}) == BASE
+    assert make(BASE, name) == setting  # a name in a table can be typed
+
+
+@pytest.mark.parametrize("text", [each for each in EXAMPLES if each not in (PRESETS, TUNED)])
+def test_what_is_suggested_exists(text):
+    assert make(BASE, text).kind in ("baseline", "rule")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("adma", "unknown setting 'adma'; did you mean 'adam'"),
+        ("clip-vale-0.1", "did you mean 'clip-value-0.1'"),
+        ("arctn(0.1, 20)@momentum", "did you mean 'arctan'"),
+        ("bseline", "did you mean 'baseline'"),
+        ("zzz", "unknown setting 'zzz'; there are adam, adamw, arctan"),
+        ("", "unknown setting ''"),
+        ("clip-norm", "lacks its threshold, as in 'clip-norm-0.1'"),
+        ("lr x0", "the setting 'lr x0': lr should be greater than 0"),
+        ("arctan(-1, 2)", "alpha must be positive"),
+        ("arctan(0.1", "cannot read 'arctan(0.1'"),
+        ("arctan@mom", "placement should be 'gradient', 'momentum' or 'update'"),
+        ("adam + arctan@update", "adam takes placement='gradient' only"),
+        ("clip-value-1 + clip-norm-1", "set one of clip_value, clip_norm and normalize"),
+        ("control(adam)", "adam has no function"),
+        ("tuned + centralize", "'tuned' stands by itself"),
+        ("arctan@momentum + adam", "adam takes placement='gradient' only"),
+        ("adam + adamw", "'adamw' undoes 'adam'; leave one of them out"),
+        ("arctan + lr x3 + tanh", "'tanh' undoes 'arctan'"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(text, complaint):
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the sentence is compared below
+        make(BASE, text)
+    assert complaint in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["tanh(0.2, 10)", "clip-norm-0.1", "lr x3", "auto"])
+def test_another_rule_may_stand_on_either_side(text):
+    setting = make(BASE, f"adamw + {text}")
+    assert make(BASE, f"{text} + adamw") == setting
+    alone, plain = make(BASE, "adamw"), make(BASE, "baseline")
+    assert differing(setting, alone) == differing(make(BASE, text), plain)
+
+
+def differing(one, other):
+    """The keys of the rule in which two settings differ."""
+    rules = [dict(each.config.optimizer) for each in (one, other)]
+    return {key for key, value in rules[0].items() if value != rules[1][key]}
+
+
+def test_another_rule_keeps_what_is_done_to_gradients_and_its_own_keys():
+    base = make(BASE, "clip-norm-0.1 + centralize").config
+    rule = make(base, "adam").config.optimizer
+    assert (rule.clip_norm, rule.centralize, rule.weight_decay) == (0.1, True, 5e-4)
+    slow = rule.model_copy(update={"betas": (0.8, 0.9)})
+    changed = make(base.model_copy(update={"optimizer": slow}), "adamw(0.01)").config.optimizer
+    assert (changed.name, changed.lr, changed.betas) == ("adamw", 0.01, (0.8, 0.9))
+
+
+def test_lists_part_at_commas_outside_brackets_and_presets_are_those_of_the_table():
+    found = split(["adam,arctan(0.1,20)@update , clip-norm-0.1", "", "presets"])
+    assert found[:3] == ["adam", "arctan(0.1,20)@update", "clip-norm-0.1"]
+    table = {each.config.optimizer.activation for each in recipes.groups()[_table_2()]}
+    assert {make(BASE, each).config.optimizer.activation for each in found[3:]} == table - {None}
+    assert len(found[3:]) == 6
+
+
+def _table_2():
+    return next(name for name in recipes.groups() if name.startswith("Table II:"))
+
+
+def test_the_control_is_the_engines():
+    setting = make(BASE, "log(0.2, 10)@gradient")
+    assert control(setting).config.optimizer == matched_control(setting.config).optimizer
+    assert control(setting).kind == "control"
+    adam = make(BASE, "control(tanh(0.2, 20) + adam)").config.optimizer  # slope 4
+    wanted = {"lr": 0.001, "eps": 1e-8 / 4, "weight_decay": 5e-4 / 4}
+    assert adam == OptimizerConfig(name="adam", **wanted)
+
+
+def test_a_recipe_with_a_function_is_parted_into_baseline_and_setting():
+    recipe = recipes.get("digits-cnn-sgdm-arctan-0.1-20@update")
+    base, names = without_function(recipe)
+    assert base.optimizer == BASE.optimizer
+    assert make(base, names[0]).config.optimizer == recipe.optimizer
+    assert without_function(BASE) == (BASE, [])

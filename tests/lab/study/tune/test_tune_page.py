@@ -1,0 +1,82 @@
+"""The page of a tuning and the pages of documentation."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gaf.lab.reports.page import PAGE
+from gaf.lab.reports.tune_page import render, write_page
+from gaf.lab.study.tune.budget import FINAL_SEEDS, MOST
+from tests.browser import Browser, needs_chromium
+
+ROOT = Path(__file__).resolve().parents[4]
+RECORD = json.loads((ROOT / "results" / "tune" / "hard-case.json").read_text("utf-8"))
+
+
+def test_it_says_what_was_found():
+    page = render(RECORD)
+    assert "gaf.SGD(model.parameters(), lr=0.1" in page
+    assert "Gradients vanish" in page
+    assert "39045 steps" in page
+    for each in RECORD["raced"]:
+        assert each["name"] in page
+
+
+def test_text_from_outside_is_escaped():
+    hostile = "<img src=x onerror=alert(1)>"
+    page = render({**RECORD, "title": hostile, "task": hostile, "verdict": hostile})
+    assert hostile not in page
+    assert "&lt;img src=x" in page
+
+
+def test_where_nothing_helps_there_is_no_line_to_copy():
+    assert "gaf.SGD(model.parameters()" not in render({**RECORD, "helps": False})
+
+
+def test_a_record_without_a_shape_or_with_failed_runs_is_shown():
+    raced = [{**each, "first": None} for each in RECORD["raced"]]
+    curve = {**RECORD["curve"], "shape": None, "why": "the curve is flat"}
+    assert "The curve is flat." in render({**RECORD, "raced": raced, "curve": curve})
+
+
+def test_the_committed_result_keeps_the_promises():
+    cost = RECORD["cost"]
+    assert cost["steps"] <= MOST * cost["candidates"] * len(FINAL_SEEDS) * cost["total"]
+    lines = (ROOT / "results" / "tune" / "fresh-seeds.csv").read_text("utf-8").splitlines()[1:]
+    rows = [line.rsplit(",", 3) for line in lines]
+    winner = [row for row in rows if row[0].strip('"') == RECORD["winner"]["name"]]
+    assert not {int(row[1]) for row in winner} & set(RECORD["score"]["seeds"])
+    assert sum(float(row[3]) > 0.9 for row in winner) >= 8
+    assert len(winner) == 10
+
+
+@needs_chromium
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+def test_in_a_browser(tmp_path, width):
+    path = write_page(RECORD, tmp_path)
+    assert path.name == PAGE
+    with Browser() as browser:
+        page = browser.open(path, width=width)
+        page.wait(
+            "[...document.querySelectorAll('.plot')].every(p => p.querySelector('.points, .lines'))"
+        )
+        assert page.run("document.querySelectorAll('.plot').length") == 4
+        assert page.run("document.documentElement.scrollWidth") <= width
+        assert page.complaints == []
+        assert page.requests == []
+
+
+@needs_chromium
+@pytest.mark.slow
+@pytest.mark.parametrize("span", [(0.11, 0.19), (0.2, 7.0), (1e-9, 1e3)])
+def test_every_axis_has_labels_however_little_it_spans(tmp_path, span):
+    record = json.loads(json.dumps(RECORD))
+    for each in record["probe"]["layers"]:
+        each["max"] = [span[i % 2] for i in range(len(each["max"]))]
+    count = "document.querySelectorAll('.plot')[0].querySelectorAll('.ytick text').length"
+    with Browser() as browser:
+        page = browser.open(write_page(record, tmp_path), width=1280)
+        page.wait(f"{count} > 0")
+        assert 2 <= page.run(count) <= 12
