@@ -14,9 +14,8 @@ from gaf.lab.cli.detect import _told
 from gaf.lab.data.names import VOC
 from gaf.lab.engine.overrides import override
 from gaf.lab.engine.run import train
+from gaf.lab.reports.detections import Detector, Found, colour, draw
 from gaf.lab.study import recipes
-from gaf.lab.tasks.detection.draw import colour, draw
-from gaf.lab.tasks.detection.trained import Detector, Found
 
 QUICK = (
     *("epochs=null", "iterations=1", "batch_size=2", "task.data_options.limit=2", "threads=1"),

@@ -20,7 +20,7 @@ from gaf.lab.cli.failing import said_in_a_sentence
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from gaf.lab.tasks.detection.trained import Found
+    from gaf.lab.reports.detections import Found
 
 
 def detect(
@@ -44,8 +44,7 @@ def detect(
     Example: gaf detect runs/small-voc-ssd300-sgdm-seed0 photo.jpg --score 0.3 --out pictures
     """
     with said_in_a_sentence():
-        from gaf.lab.tasks.detection.draw import draw
-        from gaf.lab.tasks.detection.trained import Detector
+        from gaf.lab.reports.detections import Detector, draw
 
         targets = _targets(images, out)
         detector = Detector(checkpoint)

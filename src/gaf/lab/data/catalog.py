@@ -14,7 +14,7 @@ from gaf.lab.data.errors import DataError
 from gaf.lab.data.layouts import Dataset, Download, FolderDataset, Layout, TensorDataset, at_home
 from gaf.lab.data.sources import Records
 from gaf.lab.data.text import TextDataset
-from gaf.lab.tasks.detection.source import VocDataset
+from gaf.lab.data.voc_images import VocDataset
 
 GIGABYTE = 1 << 30
 FOLDER_PREFIX = "imagefolder:"

@@ -17,7 +17,7 @@ from gaf.lab.data.folder_source import BrokenImage, FolderSource
 from gaf.lab.data.imagefolder import scan
 from gaf.lab.data.layouts import SPLITS, Dataset, FolderDataset, Layout, Options, TensorDataset
 from gaf.lab.data.text import TextDataset
-from gaf.lab.tasks.detection.source import VocDataset, VocSource
+from gaf.lab.data.voc_images import VocDataset, VocImages
 
 Progress = Callable[[str, int, int], None]  # a split, images so far, images in all
 BATCH = 64
@@ -140,7 +140,7 @@ def _check_voc(
 ) -> None:
     """All annotations, and that each image is there, whole and of the size they say."""
     listing = voc.scan(dataset.lists(split, root), problems=found.problems)
-    source = VocSource(dataset.name, listing, augment=False, workers=workers)
+    source = VocImages(dataset.name, listing, augment=False, workers=workers)
     published, classes = dataset.counts.get(split), len(listing.labels.unique())
     found.splits.append(Split(split, len(source), published, classes))
     done = 0

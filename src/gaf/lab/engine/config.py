@@ -10,14 +10,12 @@ import json
 import math
 import reprlib
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
-    JsonValue,
     ValidationError,
     model_validator,
 )
@@ -26,13 +24,13 @@ import gaf
 from gaf.common.errors import GafError
 from gaf.common.files import check_texts, number, read_whole
 from gaf.common.near import did_you_mean
+from gaf.lab.tasks.config import Config, Share, TaskConfig
 from gaf.optim.settings import as_setting
 
 LARGEST = 3.4e38  # torch refuses to compute with a number that is no float32
 MOST = 2**31 - 1
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
 Whole = Annotated[int, Field(ge=0, le=MOST)]
 Number = Annotated[float, BeforeValidator(number)]  # inf and nan are strings in JSON
@@ -58,51 +56,6 @@ SHORT.maxstring = SHORT.maxother = 80
 SENTENCE = 1000  # characters
 
 C = TypeVar("C", bound="Config")
-
-
-class Config(BaseModel):
-    """Frozen, strict, and closed to keys it does not know.
-
-    ``noun`` is what a sentence about the file calls it.
-    """
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-    noun: ClassVar[str] = "config"
-
-
-class TaskConfig(Config):
-    """What is learned: a built-in kind with data and model by name, or a user's own function.
-
-    ``kind="my_module:make_task"`` calls ``make_task(**options)``; the other fields are then unused.
-    """
-
-    kind: str = "classification"
-    data: str = ""
-    data_options: dict[str, JsonValue] = {}
-    model: str = ""
-    model_options: dict[str, JsonValue] = {}
-    label_smoothing: Share = 0.0
-    options: dict[str, JsonValue] = {}
-
-    @model_validator(mode="after")
-    def _whole(self) -> TaskConfig:
-        if self.own:
-            for key in ("data", "model", "data_options", "model_options", "label_smoothing"):
-                if getattr(self, key):
-                    raise GafError(
-                        f"{key} belongs to built-in tasks; give {self.kind} its own settings in options"
-                    )
-        else:
-            if self.options:
-                raise GafError("options belong to tasks of your own, kind='my_module:make_task'")
-            if not self.data or not self.model:
-                raise GafError(f"a {self.kind} task needs the names of its data and its model")
-        return self
-
-    @property
-    def own(self) -> bool:
-        """Whether the task is made by a function of the user's."""
-        return ":" in self.kind
 
 
 class OptimizerConfig(Config):

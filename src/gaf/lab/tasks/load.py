@@ -18,7 +18,7 @@ from gaf.lab.tasks.language.task import Language
 from gaf.lab.tasks.policy.task import PolicyGradient
 
 if TYPE_CHECKING:
-    from gaf.lab.engine.config import TaskConfig
+    from gaf.lab.tasks.config import TaskConfig
 
 BUILT_IN: dict[str, Callable[[TaskConfig], Task]] = {
     "classification": Classification,

@@ -10,6 +10,7 @@ import torch
 
 from gaf.lab.data import load
 from gaf.lab.tasks.detection.metric import Detections, Objects, average_precisions
+from gaf.lab.tasks.detection.source import VocSource
 from tests.lab.tasks.detection import brute
 
 BOX = [0.0, 0.0, 1.0, 1.0]
@@ -127,7 +128,7 @@ def random_detections(objects: Objects, rng: random.Random) -> list[tuple]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_brute_force_on_annotations(data_dir, seed):
-    objects = load("voc2012", "train", root=data_dir, workers=0).objects()
+    objects = VocSource(load("voc2012", "train", root=data_dir, workers=0)).objects()
     assert 0 < int(objects.difficult.sum()) < len(objects.label)
     rows = list(zip(*(each.tolist() for each in objects), strict=True))
     found = random_detections(objects, random.Random(seed))

@@ -13,11 +13,13 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from gaf.lab.data import DataError, DatasetMissing, load, voc
+from gaf.lab import data
+from gaf.lab.data import DataError, DatasetMissing, voc
 from gaf.lab.data.catalog import DATASETS
 from gaf.lab.data.check import check
 from gaf.lab.data.get import get
 from gaf.lab.data.names import VOC
+from gaf.lab.tasks.detection.source import VocSource
 from tests.lab.data.samples import packed
 from tests.lab.data.server import Site, serve
 
@@ -32,6 +34,10 @@ BOMB = (
     + "]><annotation><object><name>&a9;</name></object></annotation>"
 )
 EXTERNAL = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><annotation>&x;</annotation>'
+
+
+def load(name: str, split: str, **options) -> VocSource:
+    return VocSource(data.load(name, split, **options))  # type: ignore[arg-type]
 
 
 def parsed(text: str) -> voc.Annotation:
@@ -142,7 +148,7 @@ def devkit(data_dir, tmp_path) -> Path:
 def test_the_subset(data_dir, contents):
     train, test = (load("voc2012", split, root=data_dir, workers=0) for split in ("train", "test"))
     assert (len(train), len(test)) == contents.voc
-    both = [train.objects(), test.objects()]  # type: ignore[attr-defined]
+    both = [train.objects(), test.objects()]
     assert sum(len(each.label) for each in both) == contents.objects
     assert sum(int(each.difficult.sum()) for each in both) == contents.difficult
     assert train.classes == VOC
@@ -158,7 +164,7 @@ def test_the_subset(data_dir, contents):
 def test_years_are_joined(devkit):
     train, test = (load("voc", split, root=devkit, workers=0) for split in ("train", "test"))
     assert (len(train), len(test)) == (4, 1)
-    years = [path.parents[1].name for path in train.listing.images]  # type: ignore[attr-defined]
+    years = [path.parents[1].name for path in train.listing.images]
     assert years == ["VOC2007"] * 2 + ["VOC2012"] * 2
     assert len(load("voc2007", "test", root=devkit, workers=0)) == 1
     assert len(load("voc2012", "test", root=devkit, workers=0)) == 1
@@ -177,7 +183,7 @@ def test_batches(devkit):
     (batch,) = source.batches([torch.tensor([1, 0])], seed=0, epoch=0, device=CPU)
     assert batch.images.shape == (2, 3, 300, 300)
     assert batch.images.abs().max() < 3
-    counts = source.listing.first.diff().tolist()  # type: ignore[attr-defined]
+    counts = source.listing.first.diff().tolist()
     assert (batch.labels >= 0).sum(1).tolist() == counts[::-1]
     assert batch.labels.shape == (2, max(counts))
 
@@ -315,9 +321,9 @@ def test_size_from_the_image_where_the_annotation_has_none(devkit):
     path = devkit / "VOCdevkit/VOC2007/Annotations/2007_000027.xml"
     text = path.read_text()
     start, end = text.index("<size>"), text.index("</size>") + len("</size>")
-    whole = load("voc2007", "train", root=devkit).objects()  # type: ignore[attr-defined]
+    whole = load("voc2007", "train", root=devkit).objects()
     path.write_text(text[:start] + text[end:])
-    assert torch.equal(load("voc2007", "train", root=devkit).objects().box, whole.box)  # type: ignore[attr-defined]
+    assert torch.equal(load("voc2007", "train", root=devkit).objects().box, whole.box)
 
 
 def test_check(data_dir, contents, tmp_path):

@@ -16,7 +16,7 @@ from gaf.lab.tasks.base import Task, evaluating, first_line, lucky_guess
 
 if TYPE_CHECKING:
     from gaf.lab.data.sources import Source
-    from gaf.lab.engine.config import TaskConfig
+    from gaf.lab.tasks.config import TaskConfig
 
 
 GIVEN = ("name", "split")  # of data.load, by the task
@@ -50,7 +50,15 @@ class Classification(Task):
 
     @cached_property
     def _sources(self) -> tuple[Source, Source]:
-        return load_sources(self.config)
+        from gaf.lab.data.voc_images import VocImages
+
+        train, test = load_sources(self.config)
+        if isinstance(train, VocImages):
+            raise GafError(self._unfit("data with boxes want task.kind=detection"))
+        return train, test
+
+    def _unfit(self, reason: str) -> str:
+        return f"{self.config.model} and {self.config.data} do not fit: {reason}"
 
     def train_source(self) -> Source:
         return self._sources[0]
@@ -70,21 +78,20 @@ class Classification(Task):
     def check(self, model: nn.Module) -> None:
         source = self.train_source()
         wanted = (2, len(source.classes))
-        what = f"{self.config.model} and {self.config.data} do not fit: "
-        if hasattr(source, "objects") or hasattr(model, "defaults"):
-            raise GafError(f"{what}detectors, and data with boxes, want task.kind=detection")
+        if hasattr(model, "defaults"):
+            raise GafError(self._unfit("detectors want task.kind=detection"))
         if len(source.shape) != 3:
-            raise GafError(f"{what}{self.config.data} are no images; text wants task.kind=language")
+            reason = f"{self.config.data} are no images; text wants task.kind=language"
+            raise GafError(self._unfit(reason))
         with evaluating(model):
             try:
                 found = model(torch.zeros(2, *source.shape))
             except RuntimeError as error:
                 reason = f"for images of {source.shape} the model says {first_line(error)}"
-                raise GafError(what + reason) from error
+                raise GafError(self._unfit(reason)) from error
         if tuple(found.shape) != wanted:
-            raise GafError(
-                f"{what}for {wanted[0]} images the model gives {tuple(found.shape)}, not {wanted}"
-            )
+            reason = f"for {wanted[0]} images the model gives {tuple(found.shape)}, not {wanted}"
+            raise GafError(self._unfit(reason))
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch

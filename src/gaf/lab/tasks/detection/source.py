@@ -1,33 +1,27 @@
-"""PASCAL VOC as a source: images of 300 x 300 with their objects, read by workers ahead of the training."""
+"""What SSD300 sees of PASCAL VOC: images of 300 x 300 with their objects, read ahead by workers."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from gaf.lab.data import voc, workers
+from gaf.lab.data import voc
 from gaf.lab.data.augment import scale_and_shift
 from gaf.lab.data.draws import BITS, draws
-from gaf.lab.data.errors import DamagedFile, DataError
+from gaf.lab.data.errors import DamagedFile
 from gaf.lab.data.folder_source import MEAN, STD
-from gaf.lab.data.layouts import Dataset, Options
-from gaf.lab.data.names import VOC
+from gaf.lab.data.voc_images import VocImages, decoded, read_ahead
 from gaf.lab.tasks.detection.augment import Window, boxes_in, random_colours, random_window
 from gaf.lab.tasks.detection.defaults import SIZE
 from gaf.lab.tasks.detection.loss import NOTHING
 from gaf.lab.tasks.detection.metric import Objects
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 PEAK = 255.0
 
@@ -44,7 +38,7 @@ class _Read(NamedTuple):
     images: Tensor  # uint8
     labels: Tensor
     boxes: Tensor
-    problems: list[str]  # a sentence about each image that cannot be used; there is no batch then
+    problem: str  # a sentence about an image that cannot be used; there is no batch then
 
 
 @dataclass(frozen=True)
@@ -57,28 +51,23 @@ class _Reader(TorchDataset[_Read]):
     epoch: int
 
     def __getitem__(self, index: list[int]) -> _Read:
-        samples, problems = [], []
-        for each in index:
-            try:
-                samples.append(self._sample(each))
-            except DamagedFile as error:
-                problems.append(str(error))
-        if problems:
+        try:
+            images, labels, boxes = zip(*map(self._sample, index), strict=True)
+        except DamagedFile as error:
             nothing = torch.empty(0)
-            return _Read(nothing, nothing, nothing, problems)
-        images, labels, boxes = zip(*samples, strict=True)
+            return _Read(nothing, nothing, nothing, str(error))
         return _Read(
             torch.stack(images),
             pad_sequence(list(labels), batch_first=True, padding_value=NOTHING),
             pad_sequence(list(boxes), batch_first=True),
-            problems,
+            "",
         )
 
     def _sample(self, index: int) -> tuple[Tensor, Tensor, Tensor]:
         from gaf.lab.tasks.detection.views import view
 
         listing = self.listing
-        image = _decoded(listing.images[index], tuple(listing.sizes[index].tolist()))
+        image = decoded(listing, index)
         mine = listing.of(index)
         labels, boxes = listing.labels[mine], listing.boxes[mine]
         window, colours = Window(), None
@@ -92,42 +81,23 @@ class _Reader(TorchDataset[_Read]):
         return pixels, labels[kept], boxes
 
 
-def _decoded(path: Path, size: tuple[int, ...]) -> Image:
-    """The image, if it has the size that its annotation says: that is looked at before any pixel."""
-    from gaf.lab.data import photos
-
-    width, height = voc.size_of(path)
-    if (width, height) != size:
-        raise DamagedFile(
-            f"{path} is {width} x {height} pixels, its annotation says {size[0]} x {size[1]}"
-        )
-    try:
-        return photos.decode(path)
-    except Exception as error:  # a decoder can fail in any way on a damaged file
-        raise DamagedFile(f"{path} is broken ({voc.why(error)}): replace it") from None
-
-
 class VocSource:
-    """The images of lists of VOC with their objects.
+    """Images of VOC with their objects, in batches.
 
     A broken image ends the training: replacing it would change what the test counts.
 
     Args:
-        name: the name it was loaded by.
-        listing: the images and their objects.
-        augment: SSD's windows, colours and mirror images, or the whole image.
-        workers: processes; 0: this one.
+        images: what to read; where they may be augmented: by SSD's windows, colours and mirror images.
     """
 
-    classes = VOC
     shape = (3, SIZE, SIZE)
 
-    def __init__(self, name: str, listing: voc.Listing, *, augment: bool, workers: int) -> None:
-        self.name, self.listing, self.augment, self.workers = name, listing, augment, workers
-        self.fingerprint = {"lists and annotations": listing.checksum}
+    def __init__(self, images: VocImages) -> None:
+        self.images, self.listing = images, images.listing
+        self.name, self.classes, self.fingerprint = images.name, images.classes, images.fingerprint
 
     def __len__(self) -> int:
-        return len(self.listing.images)
+        return len(self.images)
 
     def objects(self) -> Objects:
         """All objects of all images."""
@@ -140,57 +110,10 @@ class VocSource:
     ) -> Iterator[DetectionBatch]:
         """A batch for each tensor of indices, normalised on the device."""
         scale, shift = scale_and_shift(MEAN, STD, PEAK, device)
-        reader = _Reader(self.listing, self.augment, seed, epoch)
-        for images, labels, boxes, problems in self._read(reader, indices, device):
-            if problems:
-                raise DamagedFile(problems[0])
+        reader = _Reader(self.listing, self.images.augment, seed, epoch)
+        read = read_ahead(reader, indices, self.images.workers, pin=device.type == "cuda")
+        for images, labels, boxes, problem in read:
+            if problem:
+                raise DamagedFile(problem)
             inputs = images.to(device, non_blocking=True).float().mul_(scale).add_(shift)
             yield DetectionBatch(inputs, labels.to(device), boxes.to(device))
-
-    def problems(self, indices: Sequence[Tensor]) -> Iterator[list[str]]:
-        """For each tensor of indices a sentence about every image in it that cannot be used."""
-        reader = _Reader(self.listing, augment=False, seed=0, epoch=0)
-        for each in self._read(reader, indices, torch.device("cpu")):
-            yield each.problems
-
-    def _read(
-        self, reader: _Reader, indices: Sequence[Tensor], device: torch.device
-    ) -> Iterator[_Read]:
-        from gaf.lab.data import photos  # noqa: F401 - without Pillow this fails here, not in a worker
-
-        loader: DataLoader[_Read] = DataLoader(
-            reader,
-            sampler=[each.tolist() for each in indices],
-            batch_size=None,
-            num_workers=min(self.workers, len(indices)),
-            collate_fn=_as_it_is,
-            pin_memory=device.type == "cuda",
-            worker_init_fn=workers.begin,
-        )
-        return workers.start(loader)
-
-
-@dataclass(frozen=True)
-class VocDataset(Dataset):
-    """One or several years of VOC; the files of its layouts are the lists of images of each split."""
-
-    def open(self, split: str, root: Path, options: Options) -> VocSource:
-        if options.size is not None:
-            raise DataError(
-                f"SSD300 sees the images of {self.name} at {SIZE} pixels: leave size unset"
-            )
-        return VocSource(
-            self.name,
-            voc.scan(self.lists(split, root), options.limit),
-            augment=split == "train" if options.augment is None else options.augment,
-            workers=options.workers,
-        )
-
-    def lists(self, split: str, root: Path) -> list[Path]:
-        """The files that list the images of a split."""
-        layout, folder = self.place(root)
-        return layout.paths(folder, split)
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch

@@ -16,7 +16,7 @@ from gaf.lab.tasks.detection.metric import Detections, average_precisions
 from gaf.lab.tasks.detection.nms import detect
 
 if TYPE_CHECKING:
-    from gaf.lab.engine.config import TaskConfig
+    from gaf.lab.tasks.config import TaskConfig
     from gaf.lab.tasks.detection.source import DetectionBatch, VocSource
 
 CHANCE = 0.01  # mAP: boxes without a look get 0, but a hit among few test images counts for much
@@ -46,14 +46,13 @@ class Detection(Task):
 
     @cached_property
     def _sources(self) -> tuple[VocSource, VocSource]:
+        from gaf.lab.data.voc_images import VocImages
         from gaf.lab.tasks.detection.source import VocSource
 
-        train, test = load_sources(self.config)
-        for source in (train, test):
-            if not isinstance(source, VocSource):
-                raise GafError(
-                    f"{self.config.data} has no boxes to find; use voc, voc2007 or voc2012"
-                )
+        images = load_sources(self.config)
+        if not all(isinstance(split, VocImages) for split in images):
+            raise GafError(f"{self.config.data} has no boxes to find; use voc, voc2007 or voc2012")
+        train, test = map(VocSource, images)
         if not (~test.objects().difficult).any():
             raise GafError(f"the test images of {self.config.data} show no object to find")
         return train, test

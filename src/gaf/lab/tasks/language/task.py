@@ -16,7 +16,7 @@ from gaf.lab.tasks.classification.task import load_sources
 
 if TYPE_CHECKING:
     from gaf.lab.data.text import TextSource
-    from gaf.lab.engine.config import TaskConfig
+    from gaf.lab.tasks.config import TaskConfig
 
 
 class Language(Task):

@@ -27,7 +27,7 @@ from gaf.lab.tasks.policy import cartpole
 from gaf.lab.tasks.policy.cartpole import Episodes, Noise
 
 if TYPE_CHECKING:
-    from gaf.lab.engine.config import TaskConfig
+    from gaf.lab.tasks.config import TaskConfig
 
 DISCOUNT = 0.99
 

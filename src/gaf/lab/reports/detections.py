@@ -1,12 +1,17 @@
-"""A detector from the checkpoint of a run, and what it finds in an image; the data need not be there."""
+"""A detector from the checkpoint of a run, what it finds in an image, and boxes and names on the picture.
+
+The data need not be there.
+"""
 
 from __future__ import annotations
 
+import colorsys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
 from torch import Tensor
 
 from gaf.common.errors import GafError
@@ -24,6 +29,8 @@ from gaf.lab.tasks.detection.nms import detect
 from gaf.lab.tasks.detection.ssd import SSD300
 from gaf.lab.tasks.detection.views import view
 from gaf.lab.tasks.models import build
+
+GOLDEN = 0.618034  # of the circle of hues from one class to the next: neighbours look different
 
 
 class Found(NamedTuple):
@@ -88,3 +95,31 @@ def _in_pixels(rows: Tensor, size: tuple[int, int]) -> list[Found]:
         Found(VOC[int(label)], score, tuple(box))
         for (label, score), box in zip(rows[:, :2].tolist(), scaled.tolist(), strict=True)
     ]
+
+
+def colour(name: str) -> tuple[int, int, int]:
+    """Of a class, always the same; dark enough for white letters."""
+    number = VOC.index(name)
+    red, green, blue = colorsys.hls_to_rgb(number * GOLDEN % 1.0, 0.38, 0.85)
+    return round(255 * red), round(255 * green), round(255 * blue)
+
+
+def draw(image: Image.Image, found: Sequence[Found]) -> Image.Image:
+    """A copy of the image with a frame and a label for each detection, the surest on top."""
+    picture = image.copy()
+    pen = ImageDraw.Draw(picture)
+    line = max(2, round(min(image.size) / 150))
+    font = ImageFont.load_default(size=max(12, round(min(image.size) / 25)))
+    for each in sorted(found, key=lambda one: one.score):
+        left, top, right, bottom = each.box
+        ink = colour(each.name)
+        pen.rectangle(
+            (left, top, max(left, right - 1), max(top, bottom - 1)), outline=ink, width=line
+        )
+        text = f"{each.name} {each.score:.2f}"
+        _, _, wide, high = pen.textbbox((0, 0), text, font=font)
+        x = max(0.0, min(left, image.width - wide - 2 * line))
+        y = top - high - 2 * line if top >= high + 2 * line else top  # above the box, or in it
+        pen.rectangle((x, y, x + wide + 2 * line, y + high + 2 * line), fill=ink)
+        pen.text((x + line, y + line // 2), text, fill="white", font=font)
+    return picture

@@ -1,0 +1,120 @@
+"""The images of PASCAL VOC with their objects: opened, decoded, checked. A task decides what it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+
+from gaf.lab.data import voc, workers
+from gaf.lab.data.errors import DamagedFile, DataError
+from gaf.lab.data.layouts import Dataset, Options
+from gaf.lab.data.names import VOC
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+class VocImages:
+    """The images of lists of VOC.
+
+    Args:
+        name: the name it was loaded by.
+        listing: the images and their objects.
+        augment: whether a training may change them.
+        workers: processes that read them; 0: this one.
+    """
+
+    classes = VOC
+
+    def __init__(self, name: str, listing: voc.Listing, *, augment: bool, workers: int) -> None:
+        self.name, self.listing, self.augment, self.workers = name, listing, augment, workers
+        self.fingerprint = {"lists and annotations": listing.checksum}
+
+    def __len__(self) -> int:
+        return len(self.listing.images)
+
+    def problems(self, indices: Sequence[Tensor]) -> Iterator[list[str]]:
+        """For each tensor of indices a sentence about every image in it that cannot be used."""
+        return read_ahead(_Problems(self.listing), indices, self.workers)
+
+
+@dataclass(frozen=True)
+class _Problems(TorchDataset[list[str]]):
+    """By the indices of a batch; what a worker gets."""
+
+    listing: voc.Listing
+
+    def __getitem__(self, index: list[int]) -> list[str]:
+        sentences = []
+        for each in index:
+            try:
+                decoded(self.listing, each)
+            except DamagedFile as error:
+                sentences.append(str(error))
+        return sentences
+
+
+def decoded(listing: voc.Listing, index: int) -> Image:
+    """An image, if it has the size that its annotation says: that is looked at before any pixel."""
+    from gaf.lab.data import photos
+
+    path, annotated = listing.images[index], tuple(listing.sizes[index].tolist())
+    width, height = voc.size_of(path)
+    if (width, height) != annotated:
+        raise DamagedFile(
+            f"{path} is {width} x {height} pixels, its annotation says {annotated[0]} x {annotated[1]}"
+        )
+    try:
+        return photos.decode(path)
+    except Exception as error:  # a decoder can fail in any way on a damaged file
+        raise DamagedFile(f"{path} is broken ({voc.why(error)}): replace it") from None
+
+
+def read_ahead(
+    reader: TorchDataset[Any], indices: Sequence[Tensor], processes: int, *, pin: bool = False
+) -> Iterator[Any]:
+    """What a reader gives for each tensor of indices, by so many processes ahead of the training."""
+    from gaf.lab.data import photos  # noqa: F401 - without Pillow this fails here, not in a worker
+
+    loader: DataLoader[Any] = DataLoader(
+        reader,
+        sampler=[each.tolist() for each in indices],
+        batch_size=None,
+        num_workers=min(processes, len(indices)),
+        collate_fn=_as_it_is,
+        pin_memory=pin,
+        worker_init_fn=workers.begin,
+    )
+    return workers.start(loader)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+@dataclass(frozen=True)
+class VocDataset(Dataset):
+    """One or several years of VOC; the files of its layouts are the lists of images of each split."""
+
+    def open(self, split: str, root: Path, options: Options) -> VocImages:
+        if options.size is not None:
+            raise DataError(
+                f"a detector sees the images of {self.name} at its own size: leave size unset"
+            )
+        return VocImages(
+            self.name,
+            voc.scan(self.lists(split, root), options.limit),
+            augment=split == "train" if options.augment is None else options.augment,
+            workers=options.workers,
+        )
+
+    def lists(self, split: str, root: Path) -> list[Path]:
+        """The files that list the images of a split."""
+        layout, folder = self.place(root)
+        return layout.paths(folder, split)
