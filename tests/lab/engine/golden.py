@@ -33,7 +33,7 @@ from gaf.lab.engine.run import train
 from gaf.lab.study.tune import cases
 from gaf.lab.tasks import Task, load_task
 from gaf.lab.tasks.detection.defaults import default_boxes
-from gaf.lab.tasks.load import BUILT_IN
+from gaf.lab.tasks.load import BUILT_IN, built_in
 from gaf.lab.tasks.models import build, registry
 from tests.lab.engine.tiny import last_checkpoint, tiny_config
 
@@ -49,7 +49,8 @@ Numbers = list[float]
 def parts() -> dict[str, tuple[int, Callable[[Path], Numbers]]]:
     """Every part that an identity names by a version: that, and what computes its numbers in a folder."""
     found: dict[str, tuple[int, Callable[[Path], Numbers]]] = {"engine": (VERSION, engine)}
-    for kind, cls in BUILT_IN.items():
+    for kind in BUILT_IN:
+        cls = built_in(kind)
         found[f"task {kind}"] = (cls.version, partial(task, kind))
     found[f"task {cases.KIND}"] = (cases.DeepSigmoid.version, hard_case)
     for name in (*registry.MODELS, *registry.DETECTORS, *registry.DECODERS):

@@ -12,20 +12,24 @@ from typing import TYPE_CHECKING
 from gaf.common.errors import GafError
 from gaf.common.near import did_you_mean
 from gaf.lab.tasks.base import Task
-from gaf.lab.tasks.classification.task import Classification
-from gaf.lab.tasks.detection.task import Detection
-from gaf.lab.tasks.language.task import Language
-from gaf.lab.tasks.policy.task import PolicyGradient
 
 if TYPE_CHECKING:
     from gaf.lab.tasks.config import TaskConfig
 
-BUILT_IN: dict[str, Callable[[TaskConfig], Task]] = {
-    "classification": Classification,
-    "detection": Detection,
-    "language": Language,
-    "policy-gradient": PolicyGradient,
+# Modules and classes by kind. They are imported when a task is made: their data need more packages than a
+# config does.
+BUILT_IN = {
+    "classification": ("gaf.lab.tasks.classification.task", "Classification"),
+    "detection": ("gaf.lab.tasks.detection.task", "Detection"),
+    "language": ("gaf.lab.tasks.language.task", "Language"),
+    "policy-gradient": ("gaf.lab.tasks.policy.task", "PolicyGradient"),
 }
+
+
+def built_in(kind: str) -> type[Task]:
+    """The class of a built-in task."""
+    module, name = BUILT_IN[kind]
+    return getattr(importlib.import_module(module), name)
 
 
 def load_task(config: TaskConfig) -> Task:
@@ -36,7 +40,7 @@ def load_task(config: TaskConfig) -> Task:
             raise GafError(
                 f"unknown kind of task {config.kind!r}{hint} (a task of your own: 'my_module:make_task')"
             )
-        return BUILT_IN[config.kind](config)
+        return built_in(config.kind)(config)  # type: ignore[call-arg]
     make = import_maker(config.kind)
     try:
         inspect.signature(make).bind(**config.options)
