@@ -1,1 +1,1 @@
-"""Does it help? Data, models, tasks, a training engine and recipes; import what you need from its folders."""
+"""What many runs say: recipes, grids, comparison, tables, tuning; import what you need from its modules."""
