@@ -9,11 +9,11 @@ from gaf.lab.engine.config import (
     TaskConfig,
     keys,
     matched_control,
+    override,
     read,
     unknown_key,
 )
 from gaf.lab.engine.optimizers import make_optimizer
-from gaf.lab.engine.overrides import override
 from gaf.lab.study.comparison import Comparison
 
 BASE = {

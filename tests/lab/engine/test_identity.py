@@ -11,8 +11,8 @@ import pytest
 
 import gaf
 from gaf.lab.cli.app import run
+from gaf.lab.engine.config import override
 from gaf.lab.engine.identity import Identity, identify_all
-from gaf.lab.engine.overrides import override
 from gaf.lab.engine.run import train
 from gaf.lab.study import recipes
 from gaf.lab.study.comparison import read

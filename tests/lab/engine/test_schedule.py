@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from gaf.lab.engine.config import ScheduleConfig
-from gaf.lab.engine.schedule import factor
+from gaf.lab.engine.optimizers import rate_factor
 
 
 def rates(schedule, total=60, epoch_length=6):
-    return [factor(schedule, step, total, epoch_length) for step in range(total)]
+    return [rate_factor(schedule, step, total, epoch_length) for step in range(total)]
 
 
 def torch_rates(make, total):

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gaf.lab.engine.config import RunConfig, read
-from gaf.lab.engine.overrides import override
+from gaf.lab.engine.config import RunConfig, override, read
 from gaf.lab.engine.record import read as read_records
 from gaf.lab.tasks import Task
 

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from gaf.lab.engine.config import read
-from gaf.lab.engine.result import read_result
+from gaf.lab.engine.folder import read_result
 from gaf.lab.reports import landscape_page, table_page
 from gaf.lab.reports.page import PAGE, write_page
 from gaf.lab.study.comparison import Tuning

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import torch
 
-from gaf.lab.engine.config import RunConfig, read
-from gaf.lab.engine.overrides import override
+from gaf.lab.engine.config import RunConfig, override, read
 from gaf.lab.engine.run import train
 from gaf.lab.study.grid import RunFailed, digest, places
 from tests.lab.engine.tiny import Tiny

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 
 import pytest
 
+from gaf.lab.engine.config import override
 from gaf.lab.engine.folder import read_config
-from gaf.lab.engine.overrides import override
 from gaf.lab.study.grid import RUNS, Stopped, Watch, check_place, digest, machine, run_grid
 from tests.lab.study.grid_tasks import Here, base
 

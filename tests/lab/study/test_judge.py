@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from gaf.lab.engine.result import Result
+from gaf.lab.engine.folder import Result
 from gaf.lab.study import recipes
 from gaf.lab.study.comparison import Tuning
 from gaf.lab.study.grid import Outcome

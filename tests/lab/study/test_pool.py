@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from gaf.common.files import DiskFull
-from gaf.lab.engine.overrides import override
+from gaf.lab.engine.config import override
 from gaf.lab.engine.run import train
 from gaf.lab.study import recipes
 from gaf.lab.study.grid import digest, run_grid

@@ -13,8 +13,7 @@ import pytest
 import typer
 
 from gaf.lab.cli.failing import said_in_a_sentence
-from gaf.lab.engine.folder import locked
-from gaf.lab.engine.result import read_result
+from gaf.lab.engine.folder import locked, read_result
 from gaf.lab.engine.run import train
 from gaf.lab.study.grid import RunFailed, run_grid
 from gaf.lab.study.ray_grid import RayGrid, last_step, resources

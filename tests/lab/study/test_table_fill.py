@@ -13,7 +13,7 @@ from PIL import Image
 from rich.console import Console
 
 from gaf.lab.engine.config import read
-from gaf.lab.engine.result import read_result
+from gaf.lab.engine.folder import read_result
 from gaf.lab.reports import table_text
 from gaf.lab.reports.table_columns import scores
 from gaf.lab.reports.table_cost import sentences

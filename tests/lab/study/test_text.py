@@ -11,8 +11,7 @@ from torch import nn
 from gaf.lab import data
 from gaf.lab.data.check import check
 from gaf.lab.data.errors import DataError, DatasetMissing
-from gaf.lab.engine.config import TaskConfig
-from gaf.lab.engine.overrides import override
+from gaf.lab.engine.config import TaskConfig, override
 from gaf.lab.engine.run import train
 from gaf.lab.engine.signals import Interrupted
 from gaf.lab.study import recipes

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from gaf.lab.engine.config import TaskConfig
-from gaf.lab.engine.overrides import override
+from gaf.lab.engine.config import TaskConfig, override
 from gaf.lab.engine.run import train
 from gaf.lab.engine.signals import Interrupted
 from gaf.lab.study import recipes

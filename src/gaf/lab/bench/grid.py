@@ -32,7 +32,7 @@ ALONE, BESIDE, THREADED = (
 
 def measure(repeats: int, console: Console) -> dict[str, Any]:
     """Seconds for the same runs in the three ways."""
-    from gaf.lab.engine.overrides import override
+    from gaf.lab.engine.config import override
     from gaf.lab.study import recipes
     from gaf.lab.study.grid import run_grid
     from gaf.lab.study.pool import LOG, Pool, cores

@@ -68,7 +68,7 @@ def compare(
 def _plans(
     name: str | None, settings: list[str], seeds: int | None, changes: list[str]
 ) -> list[Plan]:
-    from gaf.lab.engine.overrides import override
+    from gaf.lab.engine.config import override
     from gaf.lab.study import plan
     from gaf.lab.study.settings import split
 

@@ -84,7 +84,7 @@ def _landscape(
     as_json: bool,
 ) -> int:
     from gaf.common.files import plain
-    from gaf.lab.engine.place import run_folder
+    from gaf.lab.engine.checkpoint import run_folder
     from gaf.lab.reports.landscape_page import write_all
     from gaf.lab.study.tune.optimum import reached
     from gaf.lab.study.tune.surroundings import look

@@ -108,7 +108,7 @@ def _config(
     out: Path | None,
 ) -> RunConfig:
     """The config that the arguments ask for."""
-    from gaf.lab.engine.overrides import override
+    from gaf.lab.engine.config import override
 
     if resume is not None:
         if name is not None or seed is not None or out is not None:
@@ -181,7 +181,7 @@ def _plain(result: Result) -> dict[str, Any]:
 def _sentence(result: Result) -> str:
     if result.diverged:
         return f"{result.name}: diverged at step {result.steps}, in {result.folder}"
-    from gaf.lab.engine.result import told
+    from gaf.lab.engine.folder import told
 
     return (
         f"{result.name}: {told(result.final)} after {result.steps} steps of {result.seconds_per_step:.3g} s, "

@@ -92,7 +92,7 @@ def tune(
 
 
 def _config(name: str | None, task: str | None, changes: list[str]) -> RunConfig:
-    from gaf.lab.engine.overrides import override
+    from gaf.lab.engine.config import override
     from gaf.lab.study.tune.cases import hard_case
 
     base = hard_case() if name is None and task is None else trained(name, task)

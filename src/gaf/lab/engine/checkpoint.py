@@ -21,10 +21,11 @@ import torch
 
 from gaf.common import files, tensor_files
 from gaf.common.errors import GafError
-from gaf.lab.engine.distributed import everyones
-from gaf.lab.engine.fabric import Fabric
+from gaf.lab.engine.distributed import Fabric, everyones
+from gaf.lab.engine.folder import read_config
 from gaf.lab.engine.shards import put_together, take_apart
 
+CHECKPOINTS = "checkpoints"  # the folder of a run's
 KEPT = 2
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -206,3 +207,24 @@ def load_model(path: Path) -> tuple[dict[str, Any], int]:
     if not isinstance(model, dict) or type(step) is not int:
         raise Damaged(f"the checkpoint {path} holds no model")
     return model, step
+
+
+def run_folder(place: Path) -> Path:
+    """The folder of the run."""
+    if not place.is_dir():
+        raise GafError(f"there is no folder {place}, so it holds no run")
+    # absolute: named from beside it, a checkpoint has no parents
+    return place.absolute().parent.parent if NAME.fullmatch(place.name) else place
+
+
+def find(place: Path) -> tuple[Path, Path]:
+    """The folder of the run, and the checkpoint, which is whole."""
+    run = run_folder(place)
+    if run != place:
+        verify(place)
+        return run, place
+    newest = latest(run / CHECKPOINTS)
+    if newest is None:
+        read_config(run)  # it says if there is no run at all
+        raise GafError(f"the run in {run} has no checkpoint yet: train it first")
+    return run, newest

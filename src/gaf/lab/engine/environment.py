@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from importlib import metadata
@@ -14,8 +16,7 @@ from typing import Any
 import torch
 
 import gaf
-from gaf.lab.engine.fabric import Fabric
-from gaf.lab.engine.machine import cpu_model, git_revision
+from gaf.lab.engine.distributed import Fabric
 
 PACKAGES = ("torch", "lightning-fabric", "numpy", "pydantic", "pillow", "scikit-learn")
 
@@ -52,3 +53,27 @@ def versions() -> dict[str, str]:
 def device_name(device: torch.device) -> str:
     """What a run computes on."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def cpu_model() -> str:
+    """The name the processor gives itself."""
+    info = Path("/proc/cpuinfo")
+    named = re.search("model name.*: (.*)", info.read_text("utf-8")) if info.exists() else None
+    return named[1] if named else platform.processor() or platform.machine()
+
+
+def git_revision(folder: Path) -> str | None:
+    """The commit of the project in a folder, with ``+`` where files have changed since; None without git."""
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit}+" if changed else commit
+
+
+def _git(folder: Path, *args: str) -> str:
+    done = subprocess.run(
+        ["git", *args], cwd=folder, capture_output=True, text=True, check=True, timeout=10
+    )
+    return done.stdout.strip()

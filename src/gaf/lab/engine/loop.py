@@ -10,20 +10,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 
-from gaf.lab.engine import rng, schedule
-from gaf.lab.engine.distributed import gather_rows, highest
-from gaf.lab.engine.optimizers import treat_gradients
-from gaf.lab.engine.result import told
+import gaf
+from gaf.lab.engine import rng
+from gaf.lab.engine.distributed import everyones, gather_rows, highest
+from gaf.lab.engine.folder import told
+from gaf.lab.engine.optimizers import rate_factor, treat_gradients
 from gaf.lab.engine.sampler import Part, evaluation_indices
 from gaf.lab.engine.signals import Interrupted
 from gaf.lab.engine.state import Run, save
-from gaf.lab.engine.watch import watching
+from gaf.optim.sharding import together
 
 # Raised when the same config gives other numbers by what the engine does: the order of samples, seeds,
 # schedules, what is done to gradients before a step, the evaluation.
@@ -78,7 +80,7 @@ def train_step(run: Run, parts: list[Part], stream: Iterator[Any]) -> None:
 
 
 def learning_rate(run: Run, step: int) -> float:
-    factor = schedule.factor(run.config.schedule, step, run.total, run.sampler.steps)
+    factor = rate_factor(run.config.schedule, step, run.total, run.sampler.steps)
     return run.config.optimizer.lr * factor
 
 
@@ -163,3 +165,25 @@ def stop_if_asked(run: Run) -> None:
     number = highest(run.fabric, run.wish.number)  # it may have reached one of them only
     if number:
         raise Interrupted(run.folder, run.state.step, number)
+
+
+@contextmanager
+def watching(run: Run) -> Iterator[None]:
+    """Record what f sees in the step inside, every so often."""
+    every = run.config.monitor_every if run.config.optimizer.activation else 0
+    if not every or run.state.step % every:
+        yield
+        return
+    optimizer = run.optimizer.optimizer
+    monitor = gaf.Monitor(optimizer, quantiles=(), histogram=True)
+    try:
+        yield
+    finally:
+        monitor.detach()
+    mine = list(monitor.latest.values())
+    sharded = any(
+        isinstance(p, DTensor) for group in optimizer.param_groups for p in group["params"]
+    )
+    processes = everyones(run.fabric, mine) if sharded else [mine]
+    for records in zip(*processes, strict=True):
+        run.write("gradients", run.state.step + 1, together(records))

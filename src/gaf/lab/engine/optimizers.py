@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import gaf
-from gaf.lab.engine.config import OptimizerConfig
-from gaf.lab.engine.fabric import Fabric
+from gaf.lab.engine.config import OptimizerConfig, ScheduleConfig
+from gaf.lab.engine.distributed import Fabric
 
 RULES = {"sgd": gaf.SGD, "adam": gaf.Adam, "adamw": gaf.AdamW}
 TINY = 1e-30  # a gradient that is 0 has no direction, and stays 0
@@ -61,3 +61,31 @@ def treat_gradients(
         for p in model.parameters():
             if p.grad is not None:
                 p.grad *= factor
+
+
+def rate_factor(schedule: ScheduleConfig, step: int, total: int, epoch_length: int) -> float:
+    """What ``lr`` is multiplied by at a step.
+
+    Args:
+        schedule: the schedule.
+        step: the number of steps done before.
+        total: the number of steps of the run.
+        epoch_length: the number of steps of an epoch.
+
+    Example:
+        >>> cosine = ScheduleConfig(warmup=2, unit="iteration")
+        >>> [round(rate_factor(cosine, step, total=6, epoch_length=3), 3) for step in range(6)]
+        [0.5, 1.0, 1.0, 0.854, 0.5, 0.146]
+    """
+    unit = epoch_length if schedule.every == "epoch" else 1  # steps at one rate
+    at = step // unit * unit
+    scale = epoch_length if schedule.unit == "epoch" else 1
+    warmup = schedule.warmup * scale
+    if at < warmup:  # from one unit's share up to the whole
+        return min((at + unit) / warmup, 1.0)
+    if schedule.name == "cosine":
+        share = (at - warmup) / max(total - warmup, 1)
+        return schedule.floor + (1 - schedule.floor) * (1 + math.cos(math.pi * share)) / 2
+    if schedule.name == "step":
+        return schedule.gamma ** sum(at >= milestone * scale for milestone in schedule.milestones)
+    return 1.0

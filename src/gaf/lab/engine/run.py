@@ -12,16 +12,15 @@ from gaf.common.files import FULL, DiskFull, write_json
 from gaf.lab.engine import checkpoint, environment, rng
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.engine.distributed import make_fabric
-from gaf.lab.engine.fabric import Fabric
+from gaf.lab.engine.distributed import Fabric, make_fabric
+from gaf.lab.engine.folder import Result, read_result
 from gaf.lab.engine.identity import identify
 from gaf.lab.engine.loop import fit
 from gaf.lab.engine.optimizers import make_optimizer
 from gaf.lab.engine.progress import Progress
-from gaf.lab.engine.result import Result, read_result
 from gaf.lab.engine.sampler import Sampler
 from gaf.lab.engine.signals import Wish, listening
-from gaf.lab.engine.state import CHECKPOINTS, Run, go_on
+from gaf.lab.engine.state import Run, go_on
 from gaf.lab.tasks import Task, load_task
 
 
@@ -125,6 +124,6 @@ def _result(run: Run) -> Result:
 
 
 def _no_room(folder: Path) -> str:
-    whole = checkpoint.steps(folder / CHECKPOINTS)
+    whole = checkpoint.steps(folder / checkpoint.CHECKPOINTS)
     kept = f"the checkpoint {whole[0].name} is whole" if whole else "there is no checkpoint yet"
     return f"there is no room left for the run in {folder}; {kept}, free some space and resume"

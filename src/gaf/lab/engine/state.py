@@ -19,14 +19,13 @@ from torch import nn
 from gaf.common.errors import GafError
 from gaf.lab.engine import checkpoint, rng, shards
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.engine.fabric import Fabric
+from gaf.lab.engine.distributed import Fabric
 from gaf.lab.engine.progress import Progress
 from gaf.lab.engine.record import EVENTS, METRICS, Records, size_of
 from gaf.lab.engine.sampler import Sampler
 from gaf.lab.engine.signals import Wish
 from gaf.lab.tasks.base import Task
 
-CHECKPOINTS = "checkpoints"
 KEYS = {"model", "optimizer", "scaler", "state", "loss_sum", "lengths"}  # of a checkpoint
 
 
@@ -102,7 +101,7 @@ def save(run: Run) -> None:
         "lengths": run.records.sync() if run.records else None,
     }
     own = {"rng": rng.states(run.fabric.device)}
-    checkpoint.save(run.fabric, run.folder / CHECKPOINTS, run.state.step, state, own)
+    checkpoint.save(run.fabric, run.folder / checkpoint.CHECKPOINTS, run.state.step, state, own)
     run.saved = True
 
 
@@ -117,7 +116,7 @@ def go_on(run: Run) -> None:
     """Go on from the last whole checkpoint, or from the beginning where there is none."""
     first = run.fabric.is_global_zero
     check = partial(check_records, run.folder)
-    found = checkpoint.latest(run.folder / CHECKPOINTS, check) if first else None
+    found = checkpoint.latest(run.folder / checkpoint.CHECKPOINTS, check) if first else None
     path = run.fabric.broadcast(found)
     lengths = None
     if path is not None:

@@ -21,8 +21,8 @@ from gaf.lab.data.errors import reason
 from gaf.lab.data.folder_source import MEAN, STD
 from gaf.lab.data.names import VOC
 from gaf.lab.engine import checkpoint
+from gaf.lab.engine.checkpoint import find
 from gaf.lab.engine.folder import read_config
-from gaf.lab.engine.place import find
 from gaf.lab.landscape.slices_directions import check_state
 from gaf.lab.tasks.detection.defaults import SIZE
 from gaf.lab.tasks.detection.nms import detect

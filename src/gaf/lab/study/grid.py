@@ -19,8 +19,8 @@ from gaf.common.errors import GafError
 from gaf.common.files import LONGEST
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import RunConfig
+from gaf.lab.engine.folder import Result, read_result
 from gaf.lab.engine.identity import Identity, identify_all
-from gaf.lab.engine.result import Result, read_result
 from gaf.lab.engine.signals import listening
 
 RUNS = "runs"  # the folder of the runs, within that of what they are for

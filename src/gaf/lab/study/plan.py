@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaf.common.errors import GafError
-from gaf.lab.engine.config import RunConfig
-from gaf.lab.engine.overrides import override
+from gaf.lab.engine.config import RunConfig, override
 from gaf.lab.study import recipes
 from gaf.lab.study.grid import digest
 from gaf.lab.study.judge import Entry

@@ -25,7 +25,6 @@ from gaf.common.files import DiskFull
 from gaf.common.printable import printable
 from gaf.lab.engine import checkpoint
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.engine.state import CHECKPOINTS
 from gaf.lab.study.grid import LOOK, RunFailed
 from gaf.lab.study.pool import ATTEMPTS, PATIENCE
 from gaf.lab.study.ray_task import TELL, progress, train_on_node
@@ -293,7 +292,7 @@ def ask(task: Any) -> dict[str, Any]:
 
 def last_step(folder: Path) -> int:
     """Of the newest checkpoint; 0 where there is none."""
-    found = checkpoint.steps(folder / CHECKPOINTS)
+    found = checkpoint.steps(folder / checkpoint.CHECKPOINTS)
     return int(found[0].name.rpartition("-")[2]) if found else 0
 
 

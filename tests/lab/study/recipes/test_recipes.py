@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from gaf.lab.engine.config import RunConfig, matched_control, read
-from gaf.lab.engine.optimizers import make_optimizer
-from gaf.lab.engine.schedule import factor
+from gaf.lab.engine.optimizers import make_optimizer, rate_factor
 from gaf.lab.study import recipes
 from gaf.lab.study.recipes import paper, tables
 from gaf.lab.study.recipes.small import small
@@ -63,7 +62,9 @@ def test_builds_model_optimizer_and_schedule(group):
         for param_group in optimizer.param_groups:
             assert expected.items() <= param_group.items(), each.name
         looked_at = range(0, steps, max(1, steps // 2000))
-        factors = [factor(config.schedule, step, steps, 10) for step in (*looked_at, steps - 1)]
+        factors = [
+            rate_factor(config.schedule, step, steps, 10) for step in (*looked_at, steps - 1)
+        ]
         assert max(factors) == pytest.approx(1.0, abs=1e-4), each.name
         assert all(0 < x <= 1 for x in factors), each.name
         assert factors[-1] < 0.1, each.name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gaf.lab.engine.overrides import override
+from gaf.lab.engine.config import override
 from gaf.lab.engine.run import train
 from gaf.lab.study import recipes
 

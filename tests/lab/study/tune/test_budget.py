@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaf.lab.engine.schedule import factor
+from gaf.lab.engine.optimizers import rate_factor
 from gaf.lab.study import recipes
 from gaf.lab.study.tune.budget import (
     CANDIDATES,
@@ -59,8 +59,8 @@ def test_a_squeezed_training_has_the_whole_schedule():
     short = squeezed(config, 3000, 15_000)
     assert (short.iterations, short.epochs) == (3000, None)
     for share in (0.0, 0.02, 0.1, 0.5, 0.9):
-        long = factor(config.schedule, round(share * 15_000), 15_000, 100)
-        assert factor(short.schedule, round(share * 3000), 3000, 100) == pytest.approx(
+        long = rate_factor(config.schedule, round(share * 15_000), 15_000, 100)
+        assert rate_factor(short.schedule, round(share * 3000), 3000, 100) == pytest.approx(
             long, abs=0.01
         )
     assert squeezed(config, 15_000, 15_000) is config

@@ -10,7 +10,7 @@ import pytest
 
 from gaf.lab.cli.app import run
 from gaf.lab.data import voc
-from gaf.lab.engine.overrides import override
+from gaf.lab.engine.config import override
 from gaf.lab.engine.run import train
 from gaf.lab.study import recipes
 from tests.lab.tasks.detection import brute

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from gaf.lab.data.names import VOC
-from gaf.lab.engine.config import TaskConfig
-from gaf.lab.engine.overrides import override
+from gaf.lab.engine.config import TaskConfig, override
 from gaf.lab.engine.run import read_result, train
 from gaf.lab.study import recipes
 from gaf.lab.study.recipes import paper

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from gaf.lab.data import DataError, catalog
 from gaf.lab.engine import rng
 from gaf.lab.engine.config import RunConfig
+from gaf.lab.engine.folder import Result
 from gaf.lab.engine.optimizers import make_optimizer
-from gaf.lab.engine.result import Result
 from gaf.lab.study.grid import Outcome, digest, places
 from gaf.lab.tasks import models
 

@@ -9,8 +9,7 @@ from typing import Literal
 
 from gaf.common.errors import GafError
 from gaf.common.near import did_you_mean
-from gaf.lab.engine.config import RunConfig
-from gaf.lab.engine.overrides import override
+from gaf.lab.engine.config import RunConfig, override
 from gaf.lab.study import recipes
 from gaf.lab.study.recipes import Recipe, paper
 from gaf.lab.study.recipes.base import control

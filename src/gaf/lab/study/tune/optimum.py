@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gaf.common.errors import GafError
-from gaf.lab.engine import checkpoint, place, rng
+from gaf.lab.engine import checkpoint, rng
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.landscape import slices
 from gaf.lab.landscape.slices_directions import check_state
@@ -53,7 +53,7 @@ class Curve:
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], int]:
     """The model's state in a checkpoint, and its step."""
-    _, found = place.find(path)
+    _, found = checkpoint.find(path)
     return checkpoint.load_model(found)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import gaf
 from gaf.common.errors import GafError
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.engine.result import Result
+from gaf.lab.engine.folder import Result
 from gaf.lab.study import settings
 from gaf.lab.study.grid import RUNS, Executor, Outcome, Watch, digest, run_grid
 from gaf.lab.study.statistics import Paired, Verdict, holm, paired, verdict

@@ -16,8 +16,8 @@ from gaf.common.errors import GafError
 from gaf.common.files import read_json, write_json
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import OptimizerConfig, RunConfig
+from gaf.lab.engine.folder import Result
 from gaf.lab.engine.optimizers import make_optimizer
-from gaf.lab.engine.result import Result
 from gaf.lab.study import settings
 from gaf.lab.study.grid import Executor, Watch, check_place, machine
 from gaf.lab.study.tune import budget as budgets
