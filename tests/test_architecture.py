@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import json
 import subprocess
 import sys
@@ -101,6 +102,33 @@ def complaints(source: str, path: str) -> list[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(SRC).as_posix())
 def test_a_folder_imports_only_what_stands_before_it(file):
     assert complaints(file.read_text("utf-8"), file.relative_to(SRC).as_posix()) == []
+
+
+def names_and_parents(name: str) -> list[str]:
+    """``gaf.lab.data``: gaf, gaf.lab and itself, which are imported in this order."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
+
+
+def test_any_module_can_be_imported_first():
+    """No circle of imports, through the packages that are imported on the way either; CycleError names it."""
+    modules = {}
+    for file in FILES:
+        parts = file.relative_to(SRC).with_suffix("").parts
+        is_package = parts[-1] == "__init__"
+        modules[".".join(parts[:-1] if is_package else parts)] = file, is_package
+    graph = {
+        module: {
+            needed
+            for node in run_on_import(ast.parse(file.read_text("utf-8")))
+            for name in imported_names(node, module, is_package)
+            for needed in names_and_parents(name)
+            if needed in modules and needed not in names_and_parents(module)
+        }
+        for module, (file, is_package) in modules.items()
+    }
+    assert "gaf.functions.base" in graph["gaf.functions.arctan"]
+    graphlib.TopologicalSorter(graph).prepare()
 
 
 def test_there_is_code_to_check():

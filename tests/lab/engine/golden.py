@@ -31,10 +31,10 @@ from gaf.lab.engine.loop import VERSION
 from gaf.lab.engine.optimizers import RULES
 from gaf.lab.engine.run import train
 from gaf.lab.study.tune import cases
-from gaf.lab.tasks import Task, load_task
+from gaf.lab.tasks import Task, load_task, models
 from gaf.lab.tasks.detection.defaults import default_boxes
 from gaf.lab.tasks.load import BUILT_IN, built_in
-from gaf.lab.tasks.models import build, registry
+from gaf.lab.tasks.models import build
 from tests.lab.engine.tiny import last_checkpoint, tiny_config
 
 FILE = Path(__file__).with_name("golden.json")
@@ -53,8 +53,8 @@ def parts() -> dict[str, tuple[int, Callable[[Path], Numbers]]]:
         cls = built_in(kind)
         found[f"task {kind}"] = (cls.version, partial(task, kind))
     found[f"task {cases.KIND}"] = (cases.DeepSigmoid.version, hard_case)
-    for name in (*registry.MODELS, *registry.DETECTORS, *registry.DECODERS):
-        found[f"model {name}"] = (registry.version(name), partial(model, name))
+    for name in (*models.MODELS, *models.DETECTORS, *models.DECODERS):
+        found[f"model {name}"] = (models.version(name), partial(model, name))
     for name, rule in RULES.items():
         found[f"rule {name}"] = (rule.version, partial(rule_steps, name))
     for name in function_names():
@@ -174,7 +174,7 @@ def auto(folder: Path) -> Numbers:
 
 def model(name: str, folder: Path) -> Numbers:
     """In float64 where there are normalisations, which would magnify rounding."""
-    detector, decoder = name in registry.DETECTORS, name in registry.DECODERS
+    detector, decoder = name in models.DETECTORS, name in models.DECODERS
     torch.manual_seed(0)
     made = build(name, classes=5, **({"size": 8} if decoder else {})).eval()
     side = 300 if detector else 8 if name in ("digits-cnn", "mlp") else 32

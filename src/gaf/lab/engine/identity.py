@@ -94,12 +94,12 @@ def identify_all(configs: Iterable[RunConfig]) -> list[Identity]:
 
 def _combined(config: RunConfig, task_version: int, data: dict) -> Identity:
     from gaf.lab.engine.loop import VERSION
-    from gaf.lab.tasks.models import registry
+    from gaf.lab.tasks import models
 
     task = config.task
     versions = {"engine": VERSION, f"task {task.kind}": task_version}
     if not task.own:
-        versions[f"model {task.model}"] = registry.version(task.model)
+        versions[f"model {task.model}"] = models.version(task.model)
     versions |= _rule_versions(config.optimizer)
     # through JSON, as it will be read again
     return read({"versions": versions, "source": _source(config), "data": data}, Identity)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gaf.lab.tasks import models
+from gaf.lab.tasks.classification.models import vgg
 from gaf.lab.tasks.detection import ssd
-from gaf.lab.tasks.models import vgg
 
 
 def count(model: torch.nn.Module) -> int:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from gaf.common.errors import GafError
+from gaf.lab.tasks.classification.models import vgg
+from gaf.lab.tasks.classification.models.layers import scaled
 from gaf.lab.tasks.detection.defaults import GRIDS, default_boxes
-from gaf.lab.tasks.models import vgg
-from gaf.lab.tasks.models.layers import scaled
 
 # Channels between and after, stride and padding of the layers behind VGG: 10 x 10, 5 x 5, 3 x 3, 1 x 1.
 EXTRAS = ((256, 512, 2, 1), (128, 256, 2, 1), (128, 256, 1, 0), (128, 256, 1, 0))

@@ -35,12 +35,12 @@ class Detection(Task):
     score: ClassVar[str] = "mAP"
 
     def __init__(self, config: TaskConfig) -> None:
-        from gaf.lab.tasks.models import registry
+        from gaf.lab.tasks import models
 
         if config.label_smoothing:
             raise GafError("SSD's loss has no label smoothing: leave label_smoothing at 0")
-        if config.model not in registry.DETECTORS:
-            known = ", ".join(registry.DETECTORS)
+        if config.model not in models.DETECTORS:
+            known = ", ".join(models.DETECTORS)
             raise GafError(f"{config.model} is no detector; a detection task takes {known}")
         self.config = config
 

@@ -34,10 +34,10 @@ class Language(Task):
     worst: ClassVar[float] = math.inf
 
     def __init__(self, config: TaskConfig) -> None:
-        from gaf.lab.tasks.models import registry
+        from gaf.lab.tasks import models
 
-        if config.model not in registry.DECODERS:
-            known = ", ".join(registry.DECODERS)
+        if config.model not in models.DECODERS:
+            known = ", ".join(models.DECODERS)
             raise GafError(f"{config.model} is no decoder; a language task takes {known}")
         self.config = config
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gaf.common import tensor_files
 from gaf.common.errors import GafError
 from gaf.common.unpickling import Refused
-from gaf.lab.tasks.models.layers import scaled
+from gaf.lab.tasks.classification.models.layers import scaled
 
 STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 FC = 1024

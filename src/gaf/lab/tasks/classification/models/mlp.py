@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gaf.common.errors import GafError
 from gaf.common.near import did_you_mean
-from gaf.lab.tasks.models.layers import is_count
+from gaf.lab.tasks.classification.models.layers import is_count
 
 ACTIVATIONS = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": torch.relu}
 

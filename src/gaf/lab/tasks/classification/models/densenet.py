@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gaf.lab.tasks.models.layers import ConvNet, chosen_depths, conv, scaled
+from gaf.lab.tasks.classification.models.layers import ConvNet, chosen_depths, conv, scaled
 
 DEPTHS = {121: (6, 12, 24, 16), 169: (6, 12, 32, 32)}
 

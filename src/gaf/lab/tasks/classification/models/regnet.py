@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from gaf.lab.tasks.models.layers import ConvNet, chosen_depths, conv_norm, scaled
-from gaf.lab.tasks.models.resnet import Bottleneck
+from gaf.lab.tasks.classification.models.layers import ConvNet, chosen_depths, conv_norm, scaled
+from gaf.lab.tasks.classification.models.resnet import Bottleneck
 
 GROUP_WIDTH = 8
 DEPTHS = (1, 1, 4, 7)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gaf.lab.tasks.models.layers import ConvNet, chosen_depths, conv_norm, scaled
+from gaf.lab.tasks.classification.models.layers import ConvNet, chosen_depths, conv_norm, scaled
 
 GROUPS = 32
 DEPTHS = (2, 2, 2, 2)

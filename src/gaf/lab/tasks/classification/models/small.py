@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gaf.lab.tasks.models.layers import ConvNet, conv_norm, initialise_he
+from gaf.lab.tasks.classification.models.layers import ConvNet, conv_norm, initialise_he
 
 WIDTHS = (16, 32, 64)
 

@@ -1,4 +1,4 @@
-"""Models by name."""
+"""The models of the paper and small ones for a laptop, by name."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from torch import nn
 
 from gaf.common.errors import GafError
 from gaf.common.near import did_you_mean
+from gaf.lab.tasks.classification.models.densenet import densenet_cifar
+from gaf.lab.tasks.classification.models.dpn import dpn26_cifar
+from gaf.lab.tasks.classification.models.googlenet import googlenet_cifar
+from gaf.lab.tasks.classification.models.layers import is_count
+from gaf.lab.tasks.classification.models.mlp import MLP
+from gaf.lab.tasks.classification.models.preact_resnet import preact_resnet_cifar
+from gaf.lab.tasks.classification.models.regnet import regnetx_200mf_cifar
+from gaf.lab.tasks.classification.models.resnet import (
+    resnet_cifar,
+    resnet_imagenet,
+    se_resnet_imagenet,
+)
+from gaf.lab.tasks.classification.models.small import digits_cnn, thin_resnet_cifar
 from gaf.lab.tasks.detection.ssd import SSD300
 from gaf.lab.tasks.language.transformer import Transformer
-from gaf.lab.tasks.models.densenet import densenet_cifar
-from gaf.lab.tasks.models.dpn import dpn26_cifar
-from gaf.lab.tasks.models.googlenet import googlenet_cifar
-from gaf.lab.tasks.models.layers import is_count
-from gaf.lab.tasks.models.mlp import MLP
-from gaf.lab.tasks.models.preact_resnet import preact_resnet_cifar
-from gaf.lab.tasks.models.regnet import regnetx_200mf_cifar
-from gaf.lab.tasks.models.resnet import resnet_cifar, resnet_imagenet, se_resnet_imagenet
-from gaf.lab.tasks.models.small import digits_cnn, thin_resnet_cifar
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet8-cifar": partial(thin_resnet_cifar, 8),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gaf.lab.tasks.models.layers import (
+from gaf.lab.tasks.classification.models.layers import (
     ConvNet,
     SqueezeExcite,
     chosen_depths,

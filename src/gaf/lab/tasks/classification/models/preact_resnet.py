@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gaf.lab.tasks.models.layers import ConvNet, chosen_depths, conv, scaled
-from gaf.lab.tasks.models.resnet import DEPTHS, WIDTHS
+from gaf.lab.tasks.classification.models.layers import ConvNet, chosen_depths, conv, scaled
+from gaf.lab.tasks.classification.models.resnet import DEPTHS, WIDTHS
 
 
 class PreActBlock(nn.Module):
