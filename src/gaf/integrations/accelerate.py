@@ -14,7 +14,7 @@ from torch.amp.grad_scaler import OptState
 import gaf
 from gaf.common.errors import GafError
 from gaf.functions import Activation
-from gaf.integrations.missing import needs
+from gaf.integrations.frameworks import needs
 
 with needs("accelerate"):
     from accelerate import Accelerator, DistributedType

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 from gaf.common.errors import GafError
 from gaf.functions import Activation
-from gaf.functions.elsewhere import check_formula
-from gaf.integrations.missing import needs
+from gaf.integrations.frameworks import check_formula, needs
 from gaf.optim.settings import as_function
 
 try:

@@ -14,7 +14,7 @@ import torch
 from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.functions.lift import is_dtensor
-from gaf.integrations.missing import needs
+from gaf.integrations.frameworks import needs
 from gaf.optim import Auto, Monitor, activate, activation_of
 from gaf.optim.activate import unhook
 from gaf.optim.monitor import SHARES

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from gaf.common.errors import GafError
 from gaf.functions import Activation
-from gaf.functions.elsewhere import check_formula
-from gaf.integrations.missing import needs
+from gaf.integrations.frameworks import check_formula, needs
 from gaf.optim.settings import as_function, check_placement, sgd_placement
 
 with needs("jax"):

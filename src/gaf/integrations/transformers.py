@@ -13,7 +13,7 @@ import torch
 from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.integrations.accelerate import refuse_engine, unwrap
-from gaf.integrations.missing import needs
+from gaf.integrations.frameworks import needs
 from gaf.optim import Auto, activate, activation_of, deactivate
 from gaf.optim.factory import OURS, read_name, refuse_twice
 

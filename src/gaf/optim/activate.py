@@ -18,9 +18,8 @@ from gaf.functions import Activation
 from gaf.functions.lift import refuse_partial
 from gaf.optim import adapt, settings
 from gaf.optim.auto import Auto
-from gaf.optim.base import ActivatedOptimizer
+from gaf.optim.base import ActivatedOptimizer, unscaled
 from gaf.optim.grad import write_grad
-from gaf.optim.scaling import unscaled
 
 O = TypeVar("O", bound=torch.optim.Optimizer)  # noqa: E741
 

@@ -13,7 +13,6 @@ from gaf.functions import Activation
 from gaf.optim import adapt, settings
 from gaf.optim.auto import Auto
 from gaf.optim.monitor import Monitor
-from gaf.optim.scaling import unscaled
 from gaf.optim.select import check_fused
 from gaf.optim.settings import Group
 
@@ -150,3 +149,9 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         """Whether GradScaler found an inf, so that torch's fused kernels have written nothing."""
         found_inf = getattr(self, "found_inf", None)
         return found_inf is not None and found_inf.item() > 0
+
+
+def unscaled(g: Tensor, scale: Tensor) -> Tensor:
+    """What GradScaler.unscale_ does, in float32 for half precision: f(g) is rounded to it, not g."""
+    wide = g.to(torch.promote_types(g.dtype, torch.float32))
+    return wide * scale.double().reciprocal().float().to(g.device)

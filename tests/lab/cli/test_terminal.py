@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from gaf.common.printable import printable
+from gaf.common.texts import printable
 from gaf.lab.cli import terminal
 from gaf.lab.cli.app import run
 from gaf.lab.cli.transfer import Transfer

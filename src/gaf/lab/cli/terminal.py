@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from gaf.common.printable import printable
+from gaf.common.texts import printable
 
 
 class PlainConsole(Console):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from gaf.common.near import did_you_mean
+from gaf.common.texts import did_you_mean
 from gaf.lab.data import cifar, digits, idx, names
 from gaf.lab.data.augment import CropFlip
 from gaf.lab.data.errors import DataError

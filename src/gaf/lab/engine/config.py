@@ -26,7 +26,7 @@ from pydantic import (
 import gaf
 from gaf.common.errors import GafError
 from gaf.common.files import check_texts, number, read_whole
-from gaf.common.near import did_you_mean
+from gaf.common.texts import did_you_mean
 from gaf.lab.tasks.config import Config, Share, TaskConfig
 from gaf.optim.settings import as_setting
 

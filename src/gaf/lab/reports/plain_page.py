@@ -12,8 +12,7 @@ from functools import cache
 import gaf
 from gaf.lab.reports.css import CSS
 from gaf.lab.reports.curves import Figure
-from gaf.lab.reports.html import Html, script_json, tag
-from gaf.lab.reports.policy import policy, script_safe
+from gaf.lab.reports.html import Html, policy, script_json, script_safe, tag
 from gaf.lab.reports.script import SCRIPT
 
 

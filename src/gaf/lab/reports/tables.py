@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from gaf.common.printable import printable
+from gaf.common.texts import printable
 from gaf.lab.reports.columns import Column, columns, nothing_learned
 from gaf.lab.study.comparison import Comparison, Difference, Row
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from gaf.common.errors import GafError
 from gaf.common.files import DiskFull
-from gaf.common.printable import printable
+from gaf.common.texts import printable
 from gaf.lab.engine import checkpoint
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.study.grid import LOOK, RunFailed

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 import gaf
 from gaf.common.errors import GafError
-from gaf.common.near import did_you_mean
+from gaf.common.texts import did_you_mean
 from gaf.functions.registry import names as function_names
 from gaf.lab.engine.config import OptimizerConfig, RunConfig, explain, matched_control
 from gaf.lab.study.comparison import Kind

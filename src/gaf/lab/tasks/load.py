@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaf.common.errors import GafError
-from gaf.common.near import did_you_mean
+from gaf.common.texts import did_you_mean
 from gaf.lab.tasks.base import Task
 
 if TYPE_CHECKING:

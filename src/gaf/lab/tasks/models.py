@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from gaf.common.errors import GafError
-from gaf.common.near import did_you_mean
+from gaf.common.texts import did_you_mean
 from gaf.lab.tasks.classification.models.densenet import densenet_cifar
 from gaf.lab.tasks.classification.models.dpn import dpn26_cifar
 from gaf.lab.tasks.classification.models.googlenet import googlenet_cifar

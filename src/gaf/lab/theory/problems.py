@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import grad, jacrev, vmap
 
 from gaf.common.errors import GafError
-from gaf.lab.theory.derivatives import batched_gradient, batched_hessian
 
 
 class Loss(ABC):
@@ -322,3 +322,15 @@ def as_points(w: Tensor, dimension: int) -> Tensor:
             f"this loss has {dimension} parameters, got points of shape {tuple(w.shape)}"
         )
     return w.to(torch.float64)
+
+
+def batched_gradient(function: Callable[[Tensor], Tensor], w: Tensor) -> Tensor:
+    """The gradient of ``function``, (n) to (), at the points w, (..., n) to (..., n)."""
+    return vmap(grad(function))(w.reshape(-1, w.shape[-1])).reshape(w.shape)
+
+
+def batched_hessian(function: Callable[[Tensor], Tensor], w: Tensor) -> Tensor:
+    """The Hessian of ``function``, (n) to (), at the points w, (..., n) to (..., n, n)."""
+    # reverse mode twice: torch's forward mode warns of its own torch.jit when it is first used
+    flat = vmap(jacrev(grad(function)))(w.reshape(-1, w.shape[-1]))
+    return flat.reshape(*w.shape, w.shape[-1])

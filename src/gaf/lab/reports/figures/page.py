@@ -14,7 +14,7 @@ from gaf.lab.reports.figures import formulas
 from gaf.lab.reports.figures.base import Settings
 from gaf.lab.reports.figures.figure_2 import CURVATURE
 from gaf.lab.reports.figures.figure_4 import CURVES, REACH
-from gaf.lab.reports.policy import policy, script_safe
+from gaf.lab.reports.html import policy, script_safe
 
 PARTS = files("gaf.lab.reports.figures") / "page"
 STEPS, MOMENTUM = 60, 0.7  # what the sliders begin with

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from gaf.common.errors import GafError
-from gaf.common.near import did_you_mean
+from gaf.common.texts import did_you_mean
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.study.recipes.beyond import beyond_recipes
 from gaf.lab.study.recipes.laptop import laptop_recipes

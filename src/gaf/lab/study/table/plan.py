@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gaf.common.errors import GafError
-from gaf.common.near import did_you_mean
+from gaf.common.texts import did_you_mean
 from gaf.lab.engine.config import RunConfig, override
 from gaf.lab.study import recipes
 from gaf.lab.study.recipes import Recipe, paper

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gaf.common.errors import GafError
-from gaf.common.near import did_you_mean
+from gaf.common.texts import did_you_mean
 from gaf.lab.tasks.base import Task, evaluating, first_line, lucky_guess
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from gaf.common.errors import GafError
-from gaf.common.near import did_you_mean
+from gaf.common.texts import did_you_mean
 from gaf.lab.tasks.base import Task
 from gaf.lab.tasks.classification.models.layers import is_count
 from gaf.lab.tasks.policy import cartpole

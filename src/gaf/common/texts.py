@@ -1,4 +1,4 @@
-"""Names near a name that does not exist."""
+"""Texts for people: names near one that does not exist, and nothing that a terminal would obey."""
 
 from __future__ import annotations
 
@@ -30,3 +30,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         near.sort(key=lambda each: -likeness[each])
         return f"; did you mean {' or '.join(map(repr, near[:3]))}?"
     return f"; there are {', '.join(known)}" if known else ""
+
+
+def printable(text: str) -> str:
+    r"""Text in which nothing is left that a terminal would obey; lines still end.
+
+    Control characters (also those above 127), marks that turn the direction of writing round and halves of
+    characters become spaces.
+
+    Example:
+        >>> printable("a\x1b[31mb\x9b1m\u202ec\nd")
+        'a [31mb 1m c\nd'
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in text)

@@ -1,10 +1,26 @@
-"""f on the arrays of another framework: a formula is written once, over a namespace."""
+"""What the integrations share: a framework that is missing, and f on the arrays of another."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gaf.functions.base import Activation
+
+
+@contextmanager
+def needs(package: str) -> Iterator[None]:
+    """Turn a failing import of ``package`` inside into a sentence that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise ModuleNotFoundError(
+            f"gaf.integrations needs {package}: pip install 'activated-gradients[integrations]'",
+            name=error.name,
+        ) from None
 
 
 def check_formula(f: Activation, xp: Any, g: Any) -> None:
