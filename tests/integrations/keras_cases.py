@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its imports
     import keras
 
-    from gaf.integrations.keras import Activated, activate
+    from gaf.integrations.keras import ActivatedKeras, activate
 
 # Its own: numpy 2 about __array__, and hints about the machine.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -211,7 +211,7 @@ def test_a_saved_model_trains_on_as_if_it_had_not_been_saved(tmp_path, kind):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     optimizer = getattr(loaded.optimizer, "inner_optimizer", loaded.optimizer)
-    assert isinstance(optimizer, Activated)
+    assert isinstance(optimizer, ActivatedKeras)
     assert isinstance(optimizer, type(made).__mro__[2])
     assert optimizer.gaf_activation == F
     assert all((a == b).all() for a, b in zip(fitted(loaded), fitted(model), strict=True))

@@ -60,7 +60,7 @@ def activate(optimizer: O, activation: Activation | str) -> O:
 
 
 @_named
-class Activated(keras.optimizers.Optimizer):
+class ActivatedKeras(keras.optimizers.Optimizer):
     """What an optimizer becomes: its own class with f before the update step."""
 
     gaf_activation: Activation
@@ -90,14 +90,14 @@ class Activated(keras.optimizers.Optimizer):
 
     def __reduce__(self) -> Any:
         _, saved = super().__reduce__()
-        return Activated._unpickle_model, saved  # a class that pickle can find
+        return ActivatedKeras._unpickle_model, saved  # a class that pickle can find
 
 
 @functools.cache
-def _activated(plain: type[keras.optimizers.Optimizer]) -> type[Activated]:
-    made = type(f"Activated{plain.__name__}", (Activated, plain), {"_plain": plain})
+def _activated(plain: type[keras.optimizers.Optimizer]) -> type[ActivatedKeras]:
+    made = type(f"Activated{plain.__name__}", (ActivatedKeras, plain), {"_plain": plain})
     _named(made)  # each is saved under one name, ...
-    _named(Activated)  # ... by which this class, that is always there, loads it
+    _named(ActivatedKeras)  # ... by which this class, that is always there, loads it
     return made
 
 
@@ -117,7 +117,7 @@ def _check(optimizer: keras.optimizers.Optimizer) -> None:
     """Refuse what f could not act in, or not for certain."""
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise TypeError(f"activate takes a Keras optimizer, got {type(optimizer).__name__}")
-    if isinstance(optimizer, Activated):
+    if isinstance(optimizer, ActivatedKeras):
         raise GafError(
             f"the optimizer has an activation already, {optimizer.gaf_activation!r}: make a new one"
         )

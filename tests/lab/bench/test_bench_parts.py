@@ -12,7 +12,7 @@ from gaf.lab.bench.authors import authors_step
 from gaf.lab.bench.contenders import FUNCTIONS, HYPER, IMPLEMENTATIONS, Model, Rule, contenders
 from gaf.lab.bench.limit import BYTES, streaming_pass
 from gaf.lab.bench.memory import Allocations
-from gaf.lab.bench.run import Plan, Report
+from gaf.lab.bench.run import BenchPlan, Report
 from gaf.lab.bench.shapes import SHAPES, Shapes, resnet50
 from gaf.lab.bench.targets import CLAIMS, MemoryFacts, judge, judge_memory
 from gaf.lab.bench.timing import collect, ratio, spread
@@ -184,11 +184,13 @@ def test_memory_targets(fused, foreach, verdicts):
 
 
 def test_growth_and_training_are_shown_and_recorded(capsys):
-    report = Report(Plan(()))
+    report = Report(BenchPlan(()))
     report.growth = [growth.Growth(1, {rule: [1e-3, 2e-3] for rule in growth.rules()})]
-    base = training.Training.base
+    base = training.TrainingTimes.base
     ours = Rule("SGD", "gaf", "fused", "log", "momentum")
-    report.training = training.Training({base: [1.0], ours: [1.1]}, {base: [0.1], ours: [0.13]})
+    report.training = training.TrainingTimes(
+        {base: [1.0], ours: [1.1]}, {base: [0.1], ours: [0.13]}
+    )
     assert report.training.shares()[ours] == [pytest.approx(0.03)]
     found = record.as_dict(report)
     assert found["growth"][0]["bytes"] == 1_000_000 * BYTES["SGD"]

@@ -13,7 +13,7 @@ from gaf.lab.cli.app import run
 from gaf.lab.cli.failing import said_in_a_sentence
 from gaf.lab.engine.config import Config, read
 from gaf.lab.reports import shape
-from gaf.lab.reports.history import History
+from gaf.lab.reports.history import RunHistory
 from gaf.lab.study import compare, worker
 
 SOURCE = Path(gaf.__file__).parent
@@ -62,7 +62,7 @@ def test_a_bug_in_a_function_is_not_taken_for_an_unknown_one(monkeypatch):
         raise ValueError("a bug")
 
     monkeypatch.setattr(gaf, "parse", bug)
-    run_of = History(0, {}, {}, (), None, "arctan(0.1, 20)")
+    run_of = RunHistory(0, {}, {}, (), None, "arctan(0.1, 20)")
     with pytest.raises(ValueError, match="a bug"):
         shape._function([run_of])
 

@@ -12,7 +12,7 @@ import pytest
 import gaf
 from gaf.lab.cli.app import run
 from gaf.lab.engine.config import override
-from gaf.lab.engine.identity import Identity, identify_all
+from gaf.lab.engine.identity import RunIdentity, identify_all
 from gaf.lab.engine.run import train
 from gaf.lab.study import recipes
 from gaf.lab.study.comparison import read
@@ -161,7 +161,7 @@ DIFFERENCES = [
 
 @pytest.mark.parametrize(("change", "says"), DIFFERENCES)
 def test_a_difference_is_told_in_words(change, says):
-    one = Identity(
+    one = RunIdentity(
         versions={"rule sgd": 1},
         source={"a:b": {"a.py": "1", "h.py": "2"}},
         data={"train": {"x": "y"}},

@@ -7,7 +7,7 @@ from gaf.functions import Arctan
 from gaf.lab.theory import convergence
 from gaf.lab.theory.convergence import INSIDE, one_step, really_faster, sgd
 from gaf.lab.theory.families import one
-from gaf.lab.theory.noise import Noise
+from gaf.lab.theory.noise import GradientNoise
 from gaf.lab.theory.staircase import steps
 from gaf.lab.theory.trials import tally, without
 
@@ -76,7 +76,9 @@ def test_the_printed_claim_itself_is_false_now_and_then():
 
 
 @pytest.mark.parametrize("f", [None, F], ids=["plain", "arctan"])
-@pytest.mark.parametrize("noise", [Noise(), Noise(0.01, 1.0), Noise(0.05)], ids=str)
+@pytest.mark.parametrize(
+    "noise", [GradientNoise(), GradientNoise(0.01, 1.0), GradientNoise(0.05)], ids=str
+)
 def test_sgd_keeps_to_its_bound(f, noise):
     run = sgd(noise, f, runs=500, at=(1, 2, 10, 100))
     assert run.gap[0] == pytest.approx(run.bound[0])

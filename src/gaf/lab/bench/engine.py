@@ -84,7 +84,7 @@ def table(found: Mapping[str, Any]) -> Group:
 @contextmanager
 def _tensors() -> Iterator[dict[str, Epoch]]:
     from gaf.lab.data.augment import CropFlip
-    from gaf.lab.data.sources import Records, TensorSource
+    from gaf.lab.data.sources import ImageRecords, TensorSource
 
     splits = []
     for count in (TRAIN, TEST):
@@ -93,7 +93,7 @@ def _tensors() -> Iterator[dict[str, Epoch]]:
 
     def source(number: int, augment: CropFlip | None) -> TensorSource:
         images, labels = splits[number]
-        records = Records(images, labels, {})
+        records = ImageRecords(images, labels, {})
         names = [str(label) for label in range(CLASSES)]
         return TensorSource("random", records, names, mean=MEAN, std=STD, augment=augment)
 

@@ -35,7 +35,7 @@ from gaf.lab.bench.timing import collect
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """What to measure; ``budget`` is in seconds for one optimizer on one list of tensors."""
 
     shapes: tuple[str, ...]
@@ -52,14 +52,14 @@ class Plan:
 class Report:
     """What was measured, under the names of the shapes."""
 
-    plan: Plan
+    plan: BenchPlan
     about: dict[str, Any] = field(default_factory=machine.facts)
     times: dict[str, dict[Rule, list[float]]] = field(default_factory=dict)
     others: dict[tuple[str, str], float | None] = field(default_factory=dict)
     memory: dict[Rule, Allocations] = field(default_factory=dict)
     memory_facts: MemoryFacts | None = None
     growth: list[growth.Growth] = field(default_factory=list)
-    training: training.Training | None = None
+    training: training.TrainingTimes | None = None
     complete: bool = False
 
     def targets(self) -> list[Target]:
@@ -67,7 +67,7 @@ class Report:
         return [*judge(self.times, self.others), *judge_memory(self.memory, self.memory_facts)]
 
 
-def run(plan: Plan, console: Console) -> Report:
+def run(plan: BenchPlan, console: Console) -> Report:
     """Measure; Ctrl-C ends it early and leaves ``complete`` False."""
     report = Report(plan)
     settle_allocator()
@@ -80,7 +80,7 @@ def run(plan: Plan, console: Console) -> Report:
     return report
 
 
-def _parts(plan: Plan) -> Iterator[Any]:
+def _parts(plan: BenchPlan) -> Iterator[Any]:
     for name in plan.shapes:
         yield lambda report, console, name=name: _shapes(report, console, name)
     for millions in plan.growth:
@@ -126,7 +126,7 @@ def _memory(report: Report, console: Console, model: Model, optimizer: str) -> N
             tick()
 
 
-def _wanted(rule: Rule, plan: Plan) -> bool:
+def _wanted(rule: Rule, plan: BenchPlan) -> bool:
     return rule.implementation == "fused" or rule.function in plan.memory_functions
 
 
@@ -145,7 +145,7 @@ def _growth(report: Report, console: Console, millions: int) -> None:
 
 
 def _training(report: Report, console: Console) -> None:
-    report.training = training.Training()
+    report.training = training.TrainingTimes()
     repeats, budget = report.plan.repeats, report.plan.budget
     with (
         _watching(report, "training", "SGD"),

@@ -23,7 +23,7 @@ BATCH = 64
 PAPER = 1.2 / 42
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two convolutions of 3 by 3 and a way around them."""
 
     def __init__(self, fan_in: int, fan_out: int, stride: int) -> None:
@@ -45,13 +45,13 @@ def resnet20() -> nn.Module:
     channels = 16
     for width in (16, 32, 64):
         for block in range(3):
-            layers.append(Block(channels, width, 2 if width > 16 and block == 0 else 1))
+            layers.append(ResidualBlock(channels, width, 2 if width > 16 and block == 0 else 1))
             channels = width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
 @dataclass
-class Training:
+class TrainingTimes:
     """Seconds of whole training steps, and of the optimizer's part in them, by rule."""
 
     whole: dict[Rule, list[float]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Training:
 
 
 def measure(
-    training: Training, *, repeats: int, budget: float, tick: Callable[[], None] = lambda: None
+    training: TrainingTimes, *, repeats: int, budget: float, tick: Callable[[], None] = lambda: None
 ) -> None:
     """Fill ``training``; all rules train the same model in turn."""
     torch.manual_seed(0)
@@ -107,7 +107,7 @@ def _rules(params: list[nn.Parameter]) -> dict[Rule, Callable[[], object]]:
             opt.state[p] = {"momentum_buffer": v}
         found[rule] = opt.step
 
-    add(Training.base, torch.optim.SGD(params, **HYPER["SGD"], fused=True))
+    add(TrainingTimes.base, torch.optim.SGD(params, **HYPER["SGD"], fused=True))
     for f in FUNCTIONS:
         if native.INSTRUCTION_SETS:
             opt = gaf.SGD(params, **HYPER["SGD"], fused=True, activation=f"{f}({ALPHA}, {BETA})")

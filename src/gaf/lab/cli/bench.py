@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from gaf.kernels import native
 from gaf.lab.bench import growth, kernels, machine, record
 from gaf.lab.bench.memory import fits, free_memory
-from gaf.lab.bench.run import Plan, run
+from gaf.lab.bench.run import BenchPlan, run
 from gaf.lab.bench.shapes import SHAPES
 from gaf.lab.bench.tables import tables
 from gaf.lab.cli import terminal
@@ -106,9 +106,9 @@ def bench(
 
 def _plan(
     names: tuple[str, ...], with_growth: bool, training: bool, quick: bool, repeats: int | None
-) -> Plan:
+) -> BenchPlan:
     if quick:
-        return Plan(
+        return BenchPlan(
             names,
             optimizers=("SGD", "Adam"),
             implementations=("fused",),
@@ -119,7 +119,7 @@ def _plan(
             training=training,
         )
     sizes = growth.MILLIONS if with_growth else ()
-    return Plan(names, repeats=repeats or 21, growth=sizes, training=training)
+    return BenchPlan(names, repeats=repeats or 21, growth=sizes, training=training)
 
 
 def _check_folders(json_path: Path | None, save: bool) -> None:

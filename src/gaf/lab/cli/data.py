@@ -16,7 +16,7 @@ from gaf.lab.cli import terminal
 from gaf.lab.cli.trained import WORKERS
 from gaf.lab.cli.transfer import Transfer
 from gaf.lab.data import catalog
-from gaf.lab.data.check import Findings, check
+from gaf.lab.data.check import DatasetFindings, check
 from gaf.lab.data.errors import DataError, DatasetMissing
 from gaf.lab.data.get import get
 from gaf.lab.data.layouts import Dataset, default_root
@@ -136,7 +136,7 @@ def _where(dataset: Dataset, root: Path) -> dict[str, str]:
         return {"folder": "", "missing": dataset.how_to_get(root)}
 
 
-def _told(found: Findings) -> str:
+def _told(found: DatasetFindings) -> str:
     """The findings in lines."""
     place = f" ({found.layout}) in {found.folder}" if found.folder else ""
     lines = [f"{found.dataset}{place}: {found.state}"]

@@ -22,7 +22,7 @@ from gaf.lab.cli.trained import SEEDS, WORKERS
 if TYPE_CHECKING:
     from gaf.lab.study.live import LiveTable
     from gaf.lab.study.table.found import Filled
-    from gaf.lab.study.table.plan import Plan
+    from gaf.lab.study.table.plan import TablePlan
 
 WIDTH = 160  # of tables that do not go to a terminal
 
@@ -141,7 +141,7 @@ def table(
 
 
 def _table(
-    plan: Plan,
+    plan: TablePlan,
     folder: Path,
     on: On,
     address: str | None,
@@ -175,14 +175,14 @@ def _table(
     return 0
 
 
-def _roots(plan: Plan) -> dict[str, Any]:
+def _roots(plan: TablePlan) -> dict[str, Any]:
     """The datasets that a plan trains on, and the folder that each is looked for in."""
     tasks = [entry.config.task for entry in plan.entries]
     return {task.data: task.data_options.get("root") for task in tasks if not task.own}
 
 
 def _executor(
-    plan: Plan, runs: Path, on: On, address: str | None, workers: int | None
+    plan: TablePlan, runs: Path, on: On, address: str | None, workers: int | None
 ) -> AbstractContextManager[Any]:
     from gaf.lab.study import pool
 
@@ -194,7 +194,7 @@ def _executor(
     return pool.Pool(workers or pool.slots(first), runs / pool.LOG, pool.gpus(first))
 
 
-def _watch(plan: Plan) -> LiveTable:
+def _watch(plan: TablePlan) -> LiveTable:
     from gaf.lab.engine.config import RunConfig
     from gaf.lab.study.live import LiveTable
 
@@ -216,7 +216,7 @@ def _watch(plan: Plan) -> LiveTable:
     return ByModel(terminal.stderr())
 
 
-def _dry_run(plan: Plan, folder: Path, on: On, workers: int | None, as_json: bool) -> int:
+def _dry_run(plan: TablePlan, folder: Path, on: On, workers: int | None, as_json: bool) -> int:
     from gaf.lab import data
     from gaf.lab.reports import table_cost
     from gaf.lab.study import pool
@@ -248,10 +248,10 @@ def _dry_run(plan: Plan, folder: Path, on: On, workers: int | None, as_json: boo
 def show(filled: Filled, files: Sequence[Path]) -> None:
     """The table, what it means, and where the files are."""
     from gaf.lab.reports.table_page import headline
-    from gaf.lab.reports.table_text import Terminal
+    from gaf.lab.reports.table_text import TableTerminal
 
     console = terminal.stdout(WIDTH)
-    console.print(Terminal(filled))
+    console.print(TableTerminal(filled))
     console.print(Text(filled.about), soft_wrap=True)
     console.print(Text(headline(filled)), soft_wrap=True)
     console.print(Text(f"\npage: {files[0]}, beside it {', '.join(f.name for f in files[1:])}\n"))

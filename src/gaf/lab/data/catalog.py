@@ -12,7 +12,7 @@ from gaf.lab.data import cifar, digits, idx, names
 from gaf.lab.data.augment import CropFlip
 from gaf.lab.data.errors import DataError
 from gaf.lab.data.layouts import Dataset, Download, FolderDataset, Layout, TensorDataset, at_home
-from gaf.lab.data.sources import Records
+from gaf.lab.data.sources import ImageRecords
 from gaf.lab.data.text import TextDataset
 from gaf.lab.data.voc_images import VocDataset
 
@@ -24,7 +24,7 @@ FOLDER_PREFIX = "imagefolder:"
 class Digits(TensorDataset):
     """It comes with scikit-learn, so there is nothing to place or to get."""
 
-    def read(self, split: str, root: Path) -> Records:
+    def read(self, split: str, root: Path) -> ImageRecords:
         return digits.read(split)
 
 

@@ -45,7 +45,7 @@ class File:
 
 
 @dataclass
-class Findings:
+class DatasetFindings:
     """What a check has found; the dataset is good where there are no problems."""
 
     dataset: str
@@ -74,9 +74,9 @@ class Findings:
         return "complete" if known and not differs else "readable"
 
 
-def check(dataset: Dataset, root: Path, progress: Progress, *, workers: int = 2) -> Findings:
+def check(dataset: Dataset, root: Path, progress: Progress, *, workers: int = 2) -> DatasetFindings:
     """Read all of a dataset and compare it with what is known of it; DatasetMissing where it is not there."""
-    found = Findings(dataset.name)
+    found = DatasetFindings(dataset.name)
     layout = None
     if dataset.layouts:
         layout, folder = dataset.place(root)
@@ -98,7 +98,7 @@ def check(dataset: Dataset, root: Path, progress: Progress, *, workers: int = 2)
     return found
 
 
-def _check_tensors(dataset: TensorDataset, split: str, root: Path, found: Findings) -> None:
+def _check_tensors(dataset: TensorDataset, split: str, root: Path, found: DatasetFindings) -> None:
     targets = dataset.read(split, root).targets
     _count(dataset, split, targets, found)
     missing = len(dataset.classes) - found.splits[-1].classes
@@ -112,7 +112,7 @@ def _check_folder(
     dataset: FolderDataset,
     split: str,
     root: Path,
-    found: Findings,
+    found: DatasetFindings,
     progress: Progress,
     workers: int,
 ) -> None:
@@ -134,7 +134,7 @@ def _check_voc(
     dataset: VocDataset,
     split: str,
     root: Path,
-    found: Findings,
+    found: DatasetFindings,
     progress: Progress,
     workers: int,
 ) -> None:
@@ -151,20 +151,20 @@ def _check_voc(
         progress(split, done, len(source))
 
 
-def _check_text(dataset: TextDataset, split: str, root: Path, found: Findings) -> None:
+def _check_text(dataset: TextDataset, split: str, root: Path, found: DatasetFindings) -> None:
     source = dataset.open(split, root, Options())
     published = dataset.counts.get(split)
     found.splits.append(Split(split, len(source), published, len(source.classes)))
 
 
-def _count(dataset: Dataset, split: str, targets: torch.Tensor, found: Findings) -> None:
+def _count(dataset: Dataset, split: str, targets: torch.Tensor, found: DatasetFindings) -> None:
     published = dataset.counts.get(split)
     found.splits.append(Split(split, len(targets), published, len(targets.unique())))
     if published is not None and len(targets) > published:
         found.problems.append(f"{split} has {len(targets)} samples, the dataset only {published}")
 
 
-def _check_files(layout: Layout, folder: Path, found: Findings) -> None:
+def _check_files(layout: Layout, folder: Path, found: DatasetFindings) -> None:
     for split in layout.files:
         for path in layout.paths(folder, split):
             published = layout.md5.get(path.name)

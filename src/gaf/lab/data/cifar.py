@@ -16,13 +16,13 @@ from torch import Tensor
 from gaf.lab.data import pickles
 from gaf.lab.data.errors import DamagedFile
 from gaf.lab.data.files import read
-from gaf.lab.data.sources import Records
+from gaf.lab.data.sources import ImageRecords
 
 SHAPE = (3, 32, 32)
 PIXELS = 3 * 32 * 32
 
 
-def read_binary(paths: Sequence[Path], *, labels: int, classes: int) -> Records:
+def read_binary(paths: Sequence[Path], *, labels: int, classes: int) -> ImageRecords:
     """Binary records; the last of the ``labels`` bytes is the one to learn."""
     images, targets, fingerprint = [], [], {}
     for path in paths:
@@ -36,7 +36,7 @@ def read_binary(paths: Sequence[Path], *, labels: int, classes: int) -> Records:
         records = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, size)
         images.append(records[:, labels:].reshape(-1, *SHAPE))
         targets.append(checked(records[:, labels - 1], classes, path))
-    return Records(torch.cat(images), torch.cat(targets), fingerprint)
+    return ImageRecords(torch.cat(images), torch.cat(targets), fingerprint)
 
 
 def checked(targets: Tensor, classes: int, path: Path) -> Tensor:
@@ -51,7 +51,7 @@ def checked(targets: Tensor, classes: int, path: Path) -> Tensor:
     return targets.long()
 
 
-def read_python(paths: Sequence[Path], *, key: str, classes: int) -> Records:
+def read_python(paths: Sequence[Path], *, key: str, classes: int) -> ImageRecords:
     """Python pickles; ``key`` names the labels (``labels``, ``fine_labels``)."""
     images, targets, fingerprint = [], [], {}
     for path in paths:
@@ -63,7 +63,7 @@ def read_python(paths: Sequence[Path], *, key: str, classes: int) -> Records:
             raise DamagedFile(f"{path} does not hold {len(data)} labels under {key!r}")
         images.append(data.view(-1, *SHAPE))
         targets.append(checked(torch.tensor(labels), classes, path))
-    return Records(torch.cat(images), torch.cat(targets), fingerprint)
+    return ImageRecords(torch.cat(images), torch.cat(targets), fingerprint)
 
 
 def _are_labels(labels: object) -> TypeGuard[list[int]]:

@@ -6,13 +6,13 @@ import hashlib
 
 import torch
 
-from gaf.lab.data.sources import Records
+from gaf.lab.data.sources import ImageRecords
 
 EVERY = 5  # each fifth image is a test image: 1438 to train, 359 to test, all classes in both
 PEAK = 16.0  # the images count from 0 to 16
 
 
-def read(split: str) -> Records:
+def read(split: str) -> ImageRecords:
     """The images of a split; the package knows none, so this one is ours."""
     from sklearn.datasets import load_digits
 
@@ -22,4 +22,4 @@ def read(split: str) -> Records:
     digest = hashlib.sha256(images.numpy().tobytes() + targets.numpy().tobytes()).hexdigest()
     is_test = torch.arange(len(targets)) % EVERY == EVERY - 1
     chosen = is_test if split == "test" else ~is_test
-    return Records(images[chosen], targets[chosen], {"sklearn.datasets.load_digits": digest})
+    return ImageRecords(images[chosen], targets[chosen], {"sklearn.datasets.load_digits": digest})

@@ -16,7 +16,7 @@ from gaf.lab.data import workers
 from gaf.lab.data.augment import scale_and_shift
 from gaf.lab.data.draws import draws, uniform
 from gaf.lab.data.errors import DamagedFile
-from gaf.lab.data.imagefolder import Listing
+from gaf.lab.data.imagefolder import FolderListing
 
 SIZE = 224
 # Of ImageNet's training images; what weights trained on it expect.
@@ -29,7 +29,7 @@ class BrokenImage(UserWarning):
     """An image that cannot be read; another one takes its place."""
 
 
-class _Batch(NamedTuple):
+class _ImageBatch(NamedTuple):
     images: Tensor  # uint8 [B, 3, size, size]: a quarter of the floats to pass between processes
     targets: Tensor
     broken: dict[str, str]  # path -> reason
@@ -37,16 +37,16 @@ class _Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Reader(Dataset[_Batch]):
+class _FolderReader(Dataset[_ImageBatch]):
     """Batches by their indices; what a worker gets."""
 
-    listing: Listing
+    listing: FolderListing
     size: int
     augment: bool
     seed: int
     epoch: int
 
-    def __getitem__(self, index: list[int]) -> _Batch:
+    def __getitem__(self, index: list[int]) -> _ImageBatch:
         from gaf.lab.data import photos
 
         numbers = uniform(draws(self.seed, self.epoch, torch.tensor(index), photos.NUMBERS))
@@ -69,8 +69,8 @@ class _Reader(Dataset[_Batch]):
                 images[row], targets[row] = photos.tensor(view), self.listing.targets[sample]
                 break
             else:
-                return _Batch(images, targets, broken, hopeless=True)
-        return _Batch(images, targets, broken, hopeless=False)
+                return _ImageBatch(images, targets, broken, hopeless=True)
+        return _ImageBatch(images, targets, broken, hopeless=False)
 
 
 class FolderSource:
@@ -92,7 +92,7 @@ class FolderSource:
     def __init__(
         self,
         name: str,
-        listing: Listing,
+        listing: FolderListing,
         *,
         size: int = SIZE,
         augment: bool = False,
@@ -130,8 +130,8 @@ class FolderSource:
                     f"{self.name} has no sample {int(each.max())} (it has {len(self)})"
                 )
         scale, shift = scale_and_shift(MEAN, STD, 255.0, device)
-        loader: DataLoader[_Batch] = DataLoader(
-            _Reader(self.listing, self.shape[1], self.augment, seed, epoch),
+        loader: DataLoader[_ImageBatch] = DataLoader(
+            _FolderReader(self.listing, self.shape[1], self.augment, seed, epoch),
             sampler=[each.tolist() for each in indices],
             batch_size=None,
             num_workers=min(self.workers, len(indices)),

@@ -16,13 +16,13 @@ from torch import Tensor
 from gaf.lab.data.cifar import checked
 from gaf.lab.data.errors import DamagedFile
 from gaf.lab.data.files import read as read_file
-from gaf.lab.data.sources import Records
+from gaf.lab.data.sources import ImageRecords
 
 BYTES = 8  # the type code of uint8, the only one these datasets use
 LARGEST = 1 << 28  # bytes; MNIST's training images are 47 MB
 
 
-def read(paths: Sequence[Path], *, classes: int) -> Records:
+def read(paths: Sequence[Path], *, classes: int) -> ImageRecords:
     """Images and labels, from a pair of files."""
     images_path, labels_path = paths
     images, images_digest = read_array(images_path, axes=3)
@@ -35,7 +35,7 @@ def read(paths: Sequence[Path], *, classes: int) -> Records:
     if not len(images):
         raise DamagedFile(f"{images_path} holds no image")
     fingerprint = {images_path.name: images_digest, labels_path.name: labels_digest}
-    return Records(images[:, None], checked(labels, classes, labels_path), fingerprint)
+    return ImageRecords(images[:, None], checked(labels, classes, labels_path), fingerprint)
 
 
 def read_array(path: Path, *, axes: int) -> tuple[Tensor, str]:

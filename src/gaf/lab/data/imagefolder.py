@@ -21,7 +21,7 @@ SPLIT_FOLDERS = {"train": ("train",), "test": ("val", "test")}
 
 
 @dataclass(frozen=True)
-class Listing:
+class FolderListing:
     """Images in the order of their classes and names; hidden files and other kinds of file are left out."""
 
     folder: Path
@@ -52,7 +52,7 @@ def split_folder(folder: Path, split: str) -> Path:
     )
 
 
-def scan(folder: Path, split: str) -> Listing:
+def scan(folder: Path, split: str) -> FolderListing:
     """All images of a split; the classes are the folders of ``train``, in the order of their names."""
     train, here = split_folder(folder, "train"), split_folder(folder, split)
     try:
@@ -72,7 +72,7 @@ def scan(folder: Path, split: str) -> Listing:
     if not targets:
         raise DataError(f"there is no image in the folders of {here}")
     paths = tuple(path for _, each in listed for path in each)
-    return Listing(here, tuple(classes), paths, torch.tensor(targets))
+    return FolderListing(here, tuple(classes), paths, torch.tensor(targets))
 
 
 def is_image(name: str) -> bool:

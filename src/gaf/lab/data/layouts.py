@@ -17,7 +17,7 @@ from gaf.lab.data.download import LARGEST
 from gaf.lab.data.errors import DataError, DatasetMissing
 from gaf.lab.data.folder_source import SIZE, FolderSource
 from gaf.lab.data.imagefolder import scan
-from gaf.lab.data.sources import Records, Source, TensorSource
+from gaf.lab.data.sources import ImageRecords, Source, TensorSource
 
 SPLITS = ("train", "test")
 
@@ -82,7 +82,7 @@ class Layout:
     name: str
     folders: tuple[str, ...]
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    read: Callable[[Sequence[Path]], Records] | None = None
+    read: Callable[[Sequence[Path]], ImageRecords] | None = None
     downloads: tuple[Download, ...] = ()
     unpacked: int = 0
     md5: Mapping[str, str] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class TensorDataset(Dataset):
     peak: float = 255.0
     augment: CropFlip | None = None
 
-    def read(self, split: str, root: Path) -> Records:
+    def read(self, split: str, root: Path) -> ImageRecords:
         """All images and labels of a split."""
         layout, folder = self.place(root)
         assert layout.read is not None, f"{self.name} has no reader"
@@ -197,7 +197,9 @@ class TensorDataset(Dataset):
         records = self.read(split, root)
         if options.limit is not None:
             chosen = balanced(records.targets, options.limit)
-            records = Records(records.images[chosen], records.targets[chosen], records.fingerprint)
+            records = ImageRecords(
+                records.images[chosen], records.targets[chosen], records.fingerprint
+            )
         return TensorSource(
             self.name,
             records,

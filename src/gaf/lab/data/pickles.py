@@ -86,7 +86,7 @@ AXES = 64  # of an array, as many as numpy has at most
 INSTRUCTIONS = 1 << 20  # CIFAR-100's training pickle has about 300,000
 
 
-class _Unpickler(Unpickler):
+class _ArrayUnpickler(Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         return _STAND_INS.get((module, name)) or super().find_class(module, name)
 
@@ -107,7 +107,9 @@ def loads(content: bytes, path: Path, *keys: str) -> list[Any]:
         *keys: what to take; anything else in the dictionary is left alone.
     """
     try:
-        found = _Unpickler(io.BytesIO(content), len(content), INSTRUCTIONS, encoding="bytes").load()
+        found = _ArrayUnpickler(
+            io.BytesIO(content), len(content), INSTRUCTIONS, encoding="bytes"
+        ).load()
         if not isinstance(found, dict):
             raise pickle.UnpicklingError("no dictionary")
         values = [found.get(key, found.get(key.encode())) for key in keys]

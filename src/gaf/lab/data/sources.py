@@ -49,7 +49,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Records:
+class ImageRecords:
     """Images and labels as a file holds them."""
 
     images: Tensor  # uint8 [N, C, H, W]
@@ -82,7 +82,7 @@ class TensorSource:
     def __init__(
         self,
         name: str,
-        records: Records,
+        records: ImageRecords,
         classes: Sequence[str],
         *,
         mean: Sequence[float],

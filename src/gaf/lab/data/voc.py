@@ -45,7 +45,7 @@ class Annotation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Listing:
+class VocListing:
     """Images with their objects; those of image i are ``first[i]`` to ``first[i + 1]``."""
 
     images: tuple[Path, ...]
@@ -63,7 +63,7 @@ class Listing:
 
 def scan(
     lists: Sequence[Path], limit: int | None = None, problems: list[str] | None = None
-) -> Listing:
+) -> VocListing:
     """The images of lists such as ``VOC2007/ImageSets/Main/trainval.txt``, at most ``limit`` of them.
 
     Args:
@@ -91,7 +91,7 @@ def scan(
         images.append(image)
         digest.update(checksum.encode())
     counts = torch.tensor([len(each.labels) for each in found], dtype=torch.int64)
-    return Listing(
+    return VocListing(
         images=tuple(images),
         sizes=torch.tensor([each.size for each in found]).view(-1, 2),
         first=torch.cat((torch.zeros(1, dtype=torch.int64), counts.cumsum(0))),

@@ -32,7 +32,7 @@ class VocImages:
 
     classes = VOC
 
-    def __init__(self, name: str, listing: voc.Listing, *, augment: bool, workers: int) -> None:
+    def __init__(self, name: str, listing: voc.VocListing, *, augment: bool, workers: int) -> None:
         self.name, self.listing, self.augment, self.workers = name, listing, augment, workers
         self.fingerprint = {"lists and annotations": listing.checksum}
 
@@ -48,7 +48,7 @@ class VocImages:
 class _Problems(TorchDataset[list[str]]):
     """By the indices of a batch; what a worker gets."""
 
-    listing: voc.Listing
+    listing: voc.VocListing
 
     def __getitem__(self, index: list[int]) -> list[str]:
         sentences = []
@@ -60,7 +60,7 @@ class _Problems(TorchDataset[list[str]]):
         return sentences
 
 
-def decoded(listing: voc.Listing, index: int) -> Image:
+def decoded(listing: voc.VocListing, index: int) -> Image:
     """An image, if it has the size that its annotation says: that is looked at before any pixel."""
     from gaf.lab.data import photos
 

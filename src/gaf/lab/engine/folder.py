@@ -22,7 +22,7 @@ from gaf.common.errors import GafError
 from gaf.common.files import read_json, write_json
 from gaf.lab.engine import config as configs
 from gaf.lab.engine.config import Config, Number, RunConfig, Whole, explain
-from gaf.lab.engine.identity import Identity
+from gaf.lab.engine.identity import RunIdentity
 
 CONFIG, IDENTITY, ENVIRONMENT = "config.json", "identity.json", "environment.json"
 FINISHED, LOCK = "finished.json", ".lock"
@@ -62,10 +62,10 @@ def read_environment(folder: Path) -> Environment:
     return configs.read_file(folder / ENVIRONMENT, Environment)
 
 
-def read_identity(folder: Path) -> Identity | None:
+def read_identity(folder: Path) -> RunIdentity | None:
     """The code and the data of the run in a folder; None where it was begun before these were recorded."""
     path = folder / IDENTITY
-    return configs.read_file(path, Identity) if path.is_file() else None
+    return configs.read_file(path, RunIdentity) if path.is_file() else None
 
 
 def check(folder: Path, config: RunConfig) -> bool:
@@ -85,7 +85,7 @@ def check(folder: Path, config: RunConfig) -> bool:
     return True
 
 
-def check_identity(folder: Path, identity: Identity) -> None:
+def check_identity(folder: Path, identity: RunIdentity) -> None:
     """GafError where the run in a folder was begun with other code or other data."""
     if not (folder / ENVIRONMENT).is_file() and not (folder / IDENTITY).is_file():
         return  # nothing has been computed yet
@@ -127,7 +127,7 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def begin(folder: Path, config: RunConfig, identity: Identity, facts: dict[str, Any]) -> None:
+def begin(folder: Path, config: RunConfig, identity: RunIdentity, facts: dict[str, Any]) -> None:
     """Write config, identity and environment, or note that the run goes on with the same."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / CONFIG).is_file():  # first: with it the folder counts as a run

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gaf.lab.tasks import Task
 
 
-class Identity(Config):
+class RunIdentity(Config):
     """The code and the data of a run.
 
     Args:
@@ -38,7 +38,7 @@ class Identity(Config):
     source: dict[str, dict[str, str]]
     data: dict[str, dict[str, JsonValue]]
 
-    def difference(self, later: Identity, shared: bool = False) -> str:
+    def difference(self, later: RunIdentity, shared: bool = False) -> str:
         """What has changed from this one to a later one, in a few words; '' where nothing has.
 
         Args:
@@ -69,12 +69,12 @@ def _pairs(old: dict, new: dict, shared: bool) -> list[tuple]:
     return [(key, old.get(key), new.get(key)) for key in keys]
 
 
-def identify(config: RunConfig, task: Task) -> Identity:
+def identify(config: RunConfig, task: Task) -> RunIdentity:
     """The identity of a config whose task has been made."""
     return _combined(config, task.version, _data(task))
 
 
-def identify_all(configs: Iterable[RunConfig]) -> list[Identity]:
+def identify_all(configs: Iterable[RunConfig]) -> list[RunIdentity]:
     """Those of many configs; data that several of them share is read once.
 
     Raises:
@@ -92,7 +92,7 @@ def identify_all(configs: Iterable[RunConfig]) -> list[Identity]:
     return found
 
 
-def _combined(config: RunConfig, task_version: int, data: dict) -> Identity:
+def _combined(config: RunConfig, task_version: int, data: dict) -> RunIdentity:
     from gaf.lab.engine.loop import VERSION
     from gaf.lab.tasks import models
 
@@ -102,7 +102,7 @@ def _combined(config: RunConfig, task_version: int, data: dict) -> Identity:
         versions[f"model {task.model}"] = models.version(task.model)
     versions |= _rule_versions(config.optimizer)
     # through JSON, as it will be read again
-    return read({"versions": versions, "source": _source(config), "data": data}, Identity)
+    return read({"versions": versions, "source": _source(config), "data": data}, RunIdentity)
 
 
 def _rule_versions(rule: OptimizerConfig) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gaf.lab.reports.history import Band, Curve, History, band
+from gaf.lab.reports.history import Band, Curve, RunHistory, band
 from gaf.lab.reports.html import plotly_text
 from gaf.lab.reports.style import Style, faint
 from gaf.lab.study.comparison import Comparison
@@ -22,7 +22,7 @@ BEYOND = 4.0  # runs that diverged may stretch an axis so far before it is cut
 
 
 @dataclass(frozen=True)
-class Figure:
+class CurvePlot:
     """A plot with its heading; traces carry the setting they belong to as ``meta``."""
 
     title: str
@@ -32,8 +32,8 @@ class Figure:
 
 
 def learning_curves(
-    comparison: Comparison, runs: dict[str, list[History]], styles: dict[str, Style]
-) -> list[Figure]:
+    comparison: Comparison, runs: dict[str, list[RunHistory]], styles: dict[str, Style]
+) -> list[CurvePlot]:
     """Test score and training loss; what was not recorded is left out."""
     name = comparison.score_name
     better = "higher" if comparison.higher_is_better else "lower"
@@ -49,12 +49,12 @@ def learning_curves(
     return [figure for figure in found if figure.data]
 
 
-def share_curves(runs: dict[str, list[History]], styles: dict[str, Style]) -> list[Figure]:
+def share_curves(runs: dict[str, list[RunHistory]], styles: dict[str, Style]) -> list[CurvePlot]:
     """Which part of the elements f enlarges, restrains, saturates."""
     found = []
     for name, about in SHARES.items():
 
-        def curve(run: History, name: str = name) -> Curve:
+        def curve(run: RunHistory, name: str = name) -> Curve:
             return {each["step"]: float(each[name]) for each in run.gradients if name in each}
 
         figure = _over_steps(name.capitalize(), about, runs, styles, curve)
@@ -71,10 +71,10 @@ def share_curves(runs: dict[str, list[History]], styles: dict[str, Style]) -> li
 def _over_steps(
     title: str,
     about: str,
-    runs: dict[str, list[History]],
+    runs: dict[str, list[RunHistory]],
     styles: dict[str, Style],
-    curve: Callable[[History], Curve],
-) -> Figure:
+    curve: Callable[[RunHistory], Curve],
+) -> CurvePlot:
     data = []
     for setting, several in runs.items():
         curves = [found for run in several if (found := curve(run))]
@@ -84,7 +84,7 @@ def _over_steps(
         if over.steps:
             data += _traces(setting, over, banded, styles[setting])
     layout = {"xaxis": {"title": {"text": "step"}, "rangemode": "tozero"}}
-    return Figure(title, about, data, layout)
+    return CurvePlot(title, about, data, layout)
 
 
 def _traces(setting: str, found: Band, banded: bool, style: Style) -> list[dict[str, Any]]:
@@ -106,7 +106,7 @@ def _traces(setting: str, found: Band, banded: bool, style: Style) -> list[dict[
     return [low, high, line]
 
 
-def _scale(figure: Figure, calm: set[str]) -> None:
+def _scale(figure: CurvePlot, calm: set[str]) -> None:
     """A logarithmic axis where that shows more; losses on the way to inf do not squeeze the others."""
     means = [trace for trace in figure.data if "name" in trace]
     values = [y for trace in means if trace["meta"] in calm or not calm for y in trace["y"]]

@@ -12,7 +12,7 @@ from typing import Any
 from gaf.common.errors import GafError
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.engine.identity import Identity
+from gaf.lab.engine.identity import RunIdentity
 from gaf.lab.reports import history
 from gaf.lab.study.compare import training
 from gaf.lab.study.comparison import Comparison, RunRef
@@ -105,7 +105,7 @@ def _check(runs: Sequence[tuple[RunConfig, Outcome]]) -> None:
             raise GafError(f"{changed} between {one} and {other}: report them apart")
 
 
-def _changed(one: Identity | None, other: Identity | None) -> str:
+def _changed(one: RunIdentity | None, other: RunIdentity | None) -> str:
     """What is different in what two runs share; those that recorded neither code nor data are alike."""
     if one is None or other is None:
         return "" if one is other else "the code or the data may have changed"

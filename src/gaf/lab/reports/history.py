@@ -21,7 +21,7 @@ Curve = dict[int, float]  # from step to figure
 
 
 @dataclass(frozen=True)
-class History:
+class RunHistory:
     """One run."""
 
     seed: int
@@ -42,14 +42,14 @@ class Band:
     high: list[float]
 
 
-def histories(comparison: Comparison, folder: Path) -> dict[str, list[History]]:
+def histories(comparison: Comparison, folder: Path) -> dict[str, list[RunHistory]]:
     """By setting, the runs whose records are there.
 
     Args:
         comparison: names the run folders.
         folder: the comparison's, from which they are seen.
     """
-    found: dict[str, list[History]] = {row.setting: [] for row in comparison.rows}
+    found: dict[str, list[RunHistory]] = {row.setting: [] for row in comparison.rows}
     for run in comparison.runs:
         place = folder / run.folder
         if run.setting in found and (place / record.METRICS).is_file():
@@ -57,7 +57,7 @@ def histories(comparison: Comparison, folder: Path) -> dict[str, list[History]]:
     return found
 
 
-def read(folder: Path, seed: int, score_name: str) -> History:
+def read(folder: Path, seed: int, score_name: str) -> RunHistory:
     """The records of a run; GafError says in one sentence which file is damaged."""
     loss, score, seen, diverged = {}, {}, [], None
     for each in record.read(folder):
@@ -70,7 +70,7 @@ def read(folder: Path, seed: int, score_name: str) -> History:
             seen.append(each)
         elif kind == "diverged":
             diverged = step
-    return History(seed, loss, score, tuple(seen), diverged, _activation(folder))
+    return RunHistory(seed, loss, score, tuple(seen), diverged, _activation(folder))
 
 
 def _activation(folder: Path) -> str | None:

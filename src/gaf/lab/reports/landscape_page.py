@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import gaf
 from gaf.common.files import write_whole
-from gaf.lab.reports.curves import Figure
+from gaf.lab.reports.curves import CurvePlot
 from gaf.lab.reports.figures import style
 from gaf.lab.reports.figures.near_optimum import draw_curve
 from gaf.lab.reports.figures.save import PRINT, drawn
@@ -68,7 +68,7 @@ class Around:
 
 def render(found: dict[str, Any]) -> str:
     """The page as text."""
-    drawn: dict[str, Figure] = {}
+    drawn: dict[str, CurvePlot] = {}
     figures = [curve_figure(found["curve"]), *_surfaces(found["surface"])]
     if found["line"]:
         figures.append(_line(found["line"]))
@@ -88,7 +88,7 @@ def render(found: dict[str, Any]) -> str:
     return document(f"The loss around {found['title']}", parts, drawn)
 
 
-def _surfaces(plane: dict[str, Any]) -> list[Figure]:
+def _surfaces(plane: dict[str, Any]) -> list[CurvePlot]:
     # plotly reads rows as y
     z = [[float(f"{v:.8g}") for v in column] for column in zip(*plane["losses"], strict=True)]
     common = {"x": plane["axis"], "y": plane["axis"], "z": z, "colorscale": "Cividis"}
@@ -106,8 +106,8 @@ def _surfaces(plane: dict[str, Any]) -> list[Figure]:
     hidden = {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
     margin = {"l": 0, "r": 0, "t": 0, "b": 0}
     return [
-        Figure("The surface from above", "Over the plane of two directions.", [above], axes),
-        Figure(
+        CurvePlot("The surface from above", "Over the plane of two directions.", [above], axes),
+        CurvePlot(
             "The surface",
             "Drag to turn it.",
             [turned],
@@ -116,7 +116,7 @@ def _surfaces(plane: dict[str, Any]) -> list[Figure]:
     ]
 
 
-def _line(line: dict[str, Any]) -> Figure:
+def _line(line: dict[str, Any]) -> CurvePlot:
     trace = {
         **{"type": "scatter", "mode": "lines", "x": line["w"], "y": line["losses"]},
         "line": {"color": PALETTE[0], "width": 3},
@@ -126,4 +126,4 @@ def _line(line: dict[str, Any]) -> Figure:
         "xaxis": {"title": {"text": "from this checkpoint (0) to the other (1)"}},
         "yaxis": {"title": {"text": "training loss"}},
     }
-    return Figure("Between two checkpoints", f"To {line['to']}.", [trace], layout)
+    return CurvePlot("Between two checkpoints", f"To {line['to']}.", [trace], layout)

@@ -7,8 +7,8 @@ from pathlib import Path
 import gaf
 from gaf.common.files import write_whole
 from gaf.lab.reports import numbers, sections
-from gaf.lab.reports.curves import Figure, learning_curves, share_curves
-from gaf.lab.reports.history import History, histories
+from gaf.lab.reports.curves import CurvePlot, learning_curves, share_curves
+from gaf.lab.reports.history import RunHistory, histories
 from gaf.lab.reports.html import Html, tag
 from gaf.lab.reports.plain_page import document, plots
 from gaf.lab.reports.shape import shapes
@@ -34,15 +34,15 @@ def write_page(comparison: Comparison, folder: Path) -> Path:
     return path
 
 
-def render(comparison: Comparison, runs: dict[str, list[History]]) -> str:
+def render(comparison: Comparison, runs: dict[str, list[RunHistory]]) -> str:
     """The page as text."""
-    figures: dict[str, Figure] = {}
+    figures: dict[str, CurvePlot] = {}
     parts = _parts(comparison, runs, figures)
     return document(comparison.title, parts, figures)
 
 
 def _parts(
-    comparison: Comparison, runs: dict[str, list[History]], figures: dict[str, Figure]
+    comparison: Comparison, runs: dict[str, list[RunHistory]], figures: dict[str, CurvePlot]
 ) -> list[Html]:
     look = styles(comparison)
     curves = learning_curves(comparison, runs, look)
@@ -114,7 +114,7 @@ def _parts(
     return parts
 
 
-def _lost(comparison: Comparison, runs: dict[str, list[History]]) -> str:
+def _lost(comparison: Comparison, runs: dict[str, list[RunHistory]]) -> str:
     """What the curves lack."""
     there = sum(map(len, runs.values()))
     lost = sum(run.status != "failed" for run in comparison.runs) - there

@@ -11,12 +11,12 @@ from functools import cache
 
 import gaf
 from gaf.lab.reports.css import CSS
-from gaf.lab.reports.curves import Figure
+from gaf.lab.reports.curves import CurvePlot
 from gaf.lab.reports.html import Html, policy, script_json, script_safe, tag
 from gaf.lab.reports.script import SCRIPT
 
 
-def document(title: str, parts: Iterable[Html], figures: dict[str, Figure]) -> str:
+def document(title: str, parts: Iterable[Html], figures: dict[str, CurvePlot]) -> str:
     """The page as text; ``figures`` are drawn where :func:`plots` has left places for them."""
     data = {name: {"data": each.data, "layout": each.layout} for name, each in figures.items()}
     code = [*([_plotly()] if figures else []), script_safe(SCRIPT)]
@@ -37,7 +37,9 @@ def document(title: str, parts: Iterable[Html], figures: dict[str, Figure]) -> s
     return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
 
 
-def plots(some: Iterable[Figure], figures: dict[str, Figure], class_: str = "pair plots") -> Html:
+def plots(
+    some: Iterable[CurvePlot], figures: dict[str, CurvePlot], class_: str = "pair plots"
+) -> Html:
     """Headings and empty places, under names that are added to ``figures``."""
     found = []
     for figure in some:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import gaf
-from gaf.lab.reports.curves import Figure
-from gaf.lab.reports.history import History
+from gaf.lab.reports.curves import CurvePlot
+from gaf.lab.reports.history import RunHistory
 from gaf.lab.reports.style import GREY, INK, Style, faint
 from gaf.optim.monitor import BINS_A_DECADE
 
@@ -24,7 +24,7 @@ POWERS = {
 Histogram = dict[float, float]  # from log10 of a bin's lower edge to its share
 
 
-def shapes(runs: dict[str, list[History]], styles: dict[str, Style]) -> list[Figure]:
+def shapes(runs: dict[str, list[RunHistory]], styles: dict[str, Style]) -> list[CurvePlot]:
     """A figure for each setting with an f, under the setting's name."""
     found = []
     for setting, several in runs.items():
@@ -54,7 +54,7 @@ def mean(histograms: Iterable[dict[Any, float]]) -> Histogram:
     return {edge: total[edge] / count for edge in sorted(total)}
 
 
-def _figure(title: str, runs: list[History], whole: Histogram, style: Style) -> Figure:
+def _figure(title: str, runs: list[RunHistory], whole: Histogram, style: Style) -> CurvePlot:
     function = _function(runs)
     left, right = _range(whole, function)
     data = [
@@ -91,10 +91,10 @@ def _figure(title: str, runs: list[History], whole: Histogram, style: Style) -> 
         }
         if 0 < function.crossover < math.inf:
             layout["shapes"] = [_vertical(function.crossover)]
-    return Figure(title, "", data, layout)
+    return CurvePlot(title, "", data, layout)
 
 
-def _function(runs: list[History]) -> gaf.Activation | None:
+def _function(runs: list[RunHistory]) -> gaf.Activation | None:
     """The runs' f; None where it is the user's own and not registered here."""
     text = next((run.activation for run in runs if run.activation), None)
     try:
@@ -118,7 +118,7 @@ def _range(whole: Histogram, function: gaf.Activation | None) -> tuple[float, fl
     return left - MARGIN, right + MARGIN
 
 
-def _at(runs: list[History], position: int) -> Histogram:
+def _at(runs: list[RunHistory], position: int) -> Histogram:
     records = [[e for e in run.gradients if e.get("histogram")] for run in runs]
     return mean(each[position]["histogram"] for each in records if each)
 

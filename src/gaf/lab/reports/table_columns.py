@@ -16,7 +16,7 @@ SHOWN = ("top5",)  # of the figures beside the score: the others are too many fo
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column: heading, what it is, a line's entry, and what to sort by where that is a number.
 
     ``note`` belongs to the entry but is less than it: a narrow terminal goes without.
@@ -34,28 +34,30 @@ class Column:
         return f"{self.text(line)} {self.note(line)}".rstrip()
 
 
-def columns(table: Filled) -> tuple[Column, ...]:
+def columns(table: Filled) -> tuple[TableColumn, ...]:
     """Those that say something in this table."""
-    found = [Column("model", "As the paper calls it.", lambda line: line.model)]
+    found = [TableColumn("model", "As the paper calls it.", lambda line: line.model)]
     if len({line.data for line in table.lines}) > 1:
-        found.insert(0, Column("data", "What the paper trained it on.", lambda line: line.data))
+        found.insert(
+            0, TableColumn("data", "What the paper trained it on.", lambda line: line.data)
+        )
     n = len(table.seeds)
     over = "one run" if n == 1 else f"mean ± standard deviation over {n} seeds"
     found += [
-        Column("setting", "The column of the paper's table.", lambda line: line.setting),
-        Column(
+        TableColumn("setting", "The column of the paper's table.", lambda line: line.setting),
+        TableColumn(
             "paper",
             "What the paper prints, in percent.",
             lambda line: number(line.paper),
             lambda line: line.paper,
         ),
-        Column(
+        TableColumn(
             "ours",
             f"The final test score ({table.score_name}) in percent, {over}.",
             lambda line: scores(line.ours),
             lambda line: line.ours.mean,
         ),
-        Column(
+        TableColumn(
             "paper's gain",
             f"In the paper, over {WITHOUT}.",
             lambda line: number(line.paper_gain, sign=True),
@@ -65,7 +67,7 @@ def columns(table: Filled) -> tuple[Column, ...]:
     ]
     if any(line.control for line in table.lines):
         found += [
-            Column(
+            TableColumn(
                 "control",
                 "The matched control, in which f is replaced by its slope.",
                 lambda line: scores(line.control),
@@ -78,7 +80,7 @@ def columns(table: Filled) -> tuple[Column, ...]:
             found += _beside(name)
     if n > 1:
         found.append(
-            Column(
+            TableColumn(
                 "verdict",
                 f"Against {WITHOUT}, and in brackets against the control where that differs, corrected "
                 f"for all {table.comparisons} differences of the table (Holm).",
@@ -88,12 +90,12 @@ def columns(table: Filled) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def _difference(title: str, what: str, of: Callable[[Line], Difference | None]) -> Column:
+def _difference(title: str, what: str, of: Callable[[Line], Difference | None]) -> TableColumn:
     def mean(line: Line) -> float | None:
         found = of(line)
         return found.mean if found else None
 
-    return Column(
+    return TableColumn(
         title,
         f"{what}, seed by seed, with its 95 % interval where there are several seeds.",
         lambda line: number(mean(line), sign=True),
@@ -103,7 +105,7 @@ def _difference(title: str, what: str, of: Callable[[Line], Difference | None]) 
     )
 
 
-def _beside(name: str) -> list[Column]:
+def _beside(name: str) -> list[TableColumn]:
     def papers(line: Line) -> float | None:
         return line.beside[name].paper if name in line.beside else None
 
@@ -111,8 +113,12 @@ def _beside(name: str) -> list[Column]:
         return line.beside[name].ours if name in line.beside else None
 
     return [
-        Column(f"paper {name}", f"The paper's {name}.", lambda line: number(papers(line)), papers),
-        Column(name, f"Our final {name}, mean over seeds.", lambda line: number(ours(line)), ours),
+        TableColumn(
+            f"paper {name}", f"The paper's {name}.", lambda line: number(papers(line)), papers
+        ),
+        TableColumn(
+            name, f"Our final {name}, mean over seeds.", lambda line: number(ours(line)), ours
+        ),
     ]
 
 

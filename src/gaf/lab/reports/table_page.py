@@ -13,7 +13,7 @@ from gaf.lab.reports import sections, table_text
 from gaf.lab.reports.html import Html, join, tag
 from gaf.lab.reports.page import PAGE
 from gaf.lab.reports.plain_page import document
-from gaf.lab.reports.table_columns import Column, columns, main_and_note, number, word
+from gaf.lab.reports.table_columns import TableColumn, columns, main_and_note, number, word
 from gaf.lab.study.comparison import Difference
 from gaf.lab.study.table.found import Filled, Line, Scores
 
@@ -159,7 +159,7 @@ def _lines(table: Filled) -> Html:
     )
 
 
-def _entry(column: Column, line: Line, reach: float) -> Html:
+def _entry(column: TableColumn, line: Line, reach: float) -> Html:
     text = column.text(line)
     if column.value is None:
         if column.title == "model":

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from gaf.lab.reports.table_columns import Column, columns, word
+from gaf.lab.reports.table_columns import TableColumn, columns, word
 from gaf.lab.reports.tables import COLOURS, LATEX, MARKDOWN, fitted, one_line
 from gaf.lab.study.comparison import Difference
 from gaf.lab.study.table.found import Filled, Line, Scores
@@ -21,7 +21,7 @@ from gaf.lab.study.table.found import Filled, Line, Scores
 LEAST = ("paper top5", "top5", "verdict", "paper's gain", "control")
 
 
-class Terminal:
+class TableTerminal:
     """For a rich console: as wide as that, and without the least important columns where it is narrow."""
 
     def __init__(self, table: Filled) -> None:
@@ -34,7 +34,7 @@ class Terminal:
         if missing:
             yield Text(f"No room for: {', '.join(missing)}.", style="dim")
 
-    def _table(self, found: Sequence[Column], wide: bool) -> Table:
+    def _table(self, found: Sequence[TableColumn], wide: bool) -> Table:
         title = Text(one_line(self.table.title))
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
         for column in found:
@@ -44,7 +44,7 @@ class Terminal:
             table.add_row(*(self._cell(column, line, first, wide) for column in found))
         return table
 
-    def _cell(self, column: Column, line: Line, first: bool, wide: bool) -> Text:
+    def _cell(self, column: TableColumn, line: Line, first: bool, wide: bool) -> Text:
         if column.title in ("data", "model") and not first:
             return Text("")
         style = COLOURS.get(word(line, column.difference(line)), "")

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import gaf
-from gaf.lab.reports.curves import Figure
+from gaf.lab.reports.curves import CurvePlot
 from gaf.lab.reports.html import plotly_text
 from gaf.lab.reports.style import GREY, INK, PALETTE
 
@@ -14,7 +14,7 @@ LAYERS = 12  # shown; of more, evenly spaced ones
 SYMBOLS = {"gradient": "circle", "momentum": "diamond", "update": "square"}
 
 
-def figures(found: dict[str, Any]) -> list[Figure]:
+def figures(found: dict[str, Any]) -> list[CurvePlot]:
     """All plots of a record."""
     return [_largest(found), _sizes(found), curve_figure(found["curve"]), _race(found)]
 
@@ -33,7 +33,7 @@ def _colour(i: int, n: int) -> str:
     return "rgb({},{},{})".format(*(round(a + t * (b - a)) for a, b in zip(*ends, strict=True)))
 
 
-def _largest(found: dict[str, Any]) -> Figure:
+def _largest(found: dict[str, Any]) -> CurvePlot:
     layers = _some(found["probe"]["layers"])
     data = [
         {
@@ -47,7 +47,7 @@ def _largest(found: dict[str, Any]) -> Figure:
         }
         for i, each in enumerate(layers)
     ]
-    return Figure(
+    return CurvePlot(
         "The largest |g| of each layer",
         "Over the steps of the probe, without f: Figure 5. Blue is the input's side, orange the output's.",
         data,
@@ -55,7 +55,7 @@ def _largest(found: dict[str, Any]) -> Figure:
     )
 
 
-def _sizes(found: dict[str, Any]) -> Figure:
+def _sizes(found: dict[str, Any]) -> CurvePlot:
     """Bars from the 10 % to the 99 % quantile, with 1/β of the winner and of the recommendation."""
     layers = _some(found["probe"]["layers"])
     quantiles = found["probe"]["quantiles"]
@@ -97,7 +97,7 @@ def _sizes(found: dict[str, Any]) -> Figure:
     rows = len(layers)
     axis = {"tickvals": list(range(rows)), "ticktext": names, "zeroline": False}
     axis["range"] = [rows - 0.5, -0.6 - 0.2 * rows]
-    return Figure(
+    return CurvePlot(
         "How large gradients are, layer by layer",
         "From the 10 % to the 99 % quantile of |g|; the large mark is the median. Right of 1/β, f bends.",
         data,
@@ -105,7 +105,7 @@ def _sizes(found: dict[str, Any]) -> Figure:
     )
 
 
-def curve_figure(near: dict[str, Any]) -> Figure:
+def curve_figure(near: dict[str, Any]) -> CurvePlot:
     """A loss curve near an optimum with its fit, from a record's ``curve``."""
     shape = near["shape"]
     data: list[dict[str, Any]] = [
@@ -145,10 +145,10 @@ def curve_figure(near: dict[str, Any]) -> Figure:
         "xaxis": {"title": {"text": "share of each filter's length"}},
         "yaxis": {"title": {"text": "training loss"}},
     }
-    return Figure("The loss curve near the optimum", about, data, layout)
+    return CurvePlot("The loss curve near the optimum", about, data, layout)
 
 
-def _race(found: dict[str, Any]) -> Figure:
+def _race(found: dict[str, Any]) -> CurvePlot:
     data = []
     for i, placement in enumerate(SYMBOLS):
         points = [each for each in found["raced"] if each["name"].endswith(f"@{placement}")]
@@ -167,7 +167,7 @@ def _race(found: dict[str, Any]) -> Figure:
             }
         )
     score, steps = found["score"]["name"], found["cost"]["first"]
-    return Figure(
+    return CurvePlot(
         "The first rung",
         f"{score.capitalize()} after {steps} steps; circles act on the gradient, diamonds on the momentum.",
         data,

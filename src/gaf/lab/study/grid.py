@@ -20,7 +20,7 @@ from gaf.common.files import LONGEST
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.folder import Result, read_result
-from gaf.lab.engine.identity import Identity, identify_all
+from gaf.lab.engine.identity import RunIdentity, identify_all
 from gaf.lab.engine.signals import listening
 
 RUNS = "runs"  # the folder of the runs, within that of what they are for
@@ -106,7 +106,7 @@ class Place:
     """Where a run belongs: a folder whose name stands for config, code and data."""
 
     folder: Path
-    identity: Identity
+    identity: RunIdentity
 
     def finished(self) -> Outcome | None:
         """The outcome of the run, where it is finished there with this code and data."""

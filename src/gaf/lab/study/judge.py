@@ -72,11 +72,11 @@ def judge(
         seeds: of the runs.
         tuning: what the tuned baseline's sentence tells.
     """
-    table = Table(entries, outcomes, seeds)
+    table = RunTable(entries, outcomes, seeds)
     return sentences([table.row(entry) for entry in entries], tuning)
 
 
-class Table:
+class RunTable:
     """Everything about the runs that more than one row needs."""
 
     def __init__(

@@ -36,7 +36,7 @@ OBJECTS = 80 << 20  # bytes of Ray's object store on this machine: nothing large
 
 
 @dataclass
-class Job:
+class RayJob:
     """A run that was asked for. ``lost``: how often in a row its process died before a new checkpoint."""
 
     config: RunConfig
@@ -57,7 +57,7 @@ class RayGrid:
 
     def __init__(self, folder: Path, address: str | None = None) -> None:
         self._folder, self._address = folder.absolute(), address
-        self._jobs: dict[Any, Job] = {}
+        self._jobs: dict[Any, RayJob] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -96,7 +96,7 @@ class RayGrid:
         self, config: RunConfig, folder: Path, seen: Callable[[int, int], None]
     ) -> Future[None]:
         check_held(config, resources(config, self._gpus))
-        job = Job(config, folder.absolute(), seen, Future())
+        job = RayJob(config, folder.absolute(), seen, Future())
         self._start(job)
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -114,7 +114,7 @@ class RayGrid:
         if self._thread:
             self._thread.join(PATIENCE)
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: RayJob) -> None:
         ray = _ray()
 
         asked = resources(job.config, self._gpus)
@@ -171,7 +171,7 @@ class RayGrid:
             if found := progress(job.folder):
                 job.seen(found["step"], found["total"])
 
-    def _ended(self, task: Any, job: Job) -> bool:
+    def _ended(self, task: Any, job: RayJob) -> bool:
         """Whether the run is finished; otherwise it was started again."""
         answer = ask(task)
         if "done" in answer:
@@ -187,7 +187,7 @@ class RayGrid:
         self._again(job, answer.get("died", "stopped"))
         return False
 
-    def _again(self, job: Job, reason: str) -> None:
+    def _again(self, job: RayJob, reason: str) -> None:
         """On whichever node is free. One that gets further each time may be lost any number of times."""
         step = last_step(job.folder)
         job.lost = 1 if step > job.step else job.lost + 1

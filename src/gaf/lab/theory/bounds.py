@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from gaf.lab.theory.curvature import Setting, random_settings
+from gaf.lab.theory.curvature import CurvatureCase, random_settings
 from gaf.lab.theory.families import log_uniform, uniform
 from gaf.lab.theory.staircase import Staircase
 from gaf.lab.theory.trials import Example, Trials
@@ -113,7 +113,7 @@ def random_comparisons(generator: Generator) -> Iterator[Trials]:
         yield compare(plain, active, (mu, m, m_g), (m_f, m_g), (gap, gap_f), k)
 
 
-def inside_theorem_3(generator: Generator) -> Iterator[tuple[Setting, Staircase, Tensor]]:
+def inside_theorem_3(generator: Generator) -> Iterator[tuple[CurvatureCase, Staircase, Tensor]]:
     """Random settings and which of them meet all assumptions of Theorem 3."""
     for setting, loss in random_settings(generator):
         keep = setting.trials(3).meeting().nonzero().flatten()

@@ -17,7 +17,7 @@ from gaf.functions import AlphaBeta, Arctan
 from gaf.lab.theory.bounds import bound, inside_theorem_3
 from gaf.lab.theory.curvature import random_settings
 from gaf.lab.theory.families import Functions, log_uniform, one, uniform
-from gaf.lab.theory.noise import Noise, outcomes
+from gaf.lab.theory.noise import GradientNoise, outcomes
 from gaf.lab.theory.segments import of_staircase
 from gaf.lab.theory.staircase import Staircase, steps
 from gaf.lab.theory.trials import Count, Example, Trials
@@ -162,7 +162,7 @@ def really_faster(generator: Generator, cases: int) -> Count:
 
 
 @dataclass(frozen=True)
-class Run:
+class MeanGap:
     """The mean gap of SGD over many runs at some steps, and its bound there."""
 
     steps: tuple[int, ...]
@@ -172,13 +172,13 @@ class Run:
 
 
 def sgd(
-    noise: Noise,
+    noise: GradientNoise,
     f: AlphaBeta | None = None,
     start: float = 0.05,
     runs: int = 2_000,
     at: tuple[int, ...] = (1, 2, 10, 100, 400),
     seed: int = 0,
-) -> Run:
+) -> MeanGap:
     """SGD with η = μ/(ℓM_G) on the loss INSIDE, or with f on its equivalent loss, against the bound."""
     one_loss = steps(INSIDE)
     functions = one(f) if f else None
@@ -201,4 +201,4 @@ def sgd(
             errors.append(gap.std().item() / runs**0.5)
             bounds.append(limit.at(torch.tensor(float(k))).item())
         w = w - noise.sample(field(loss.gradient(w)), generator) / (ell * noise.m_g)
-    return Run(at, tuple(gaps), tuple(errors), tuple(bounds))
+    return MeanGap(at, tuple(gaps), tuple(errors), tuple(bounds))

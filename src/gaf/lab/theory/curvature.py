@@ -56,7 +56,7 @@ def claim(theorem: int, plain: tuple[Tensor, Tensor], active: tuple[Tensor, Tens
 
 
 @dataclass(frozen=True)
-class Setting:
+class CurvatureCase:
     """Functions, the constants of plain and activated gradients, and the ends ε₀ and ε₂, (cases,)."""
 
     f: Functions
@@ -101,14 +101,14 @@ class Setting:
         )
 
 
-def on_staircase(f: Functions, loss: Staircase, low: Tensor, high: Tensor) -> Setting:
+def on_staircase(f: Functions, loss: Staircase, low: Tensor, high: Tensor) -> CurvatureCase:
     """Staircase losses, whose constants are exact."""
     plain = of_staircase(loss, torch.ones_like, low, high)
     active = of_staircase(loss, f.derivative, low, high)
-    return Setting(f, plain, active, low, high, loss.described)
+    return CurvatureCase(f, plain, active, low, high, loss.described)
 
 
-def random_settings(generator: Generator) -> Iterator[tuple[Setting, Staircase]]:
+def random_settings(generator: Generator) -> Iterator[tuple[CurvatureCase, Staircase]]:
     """Random functions, ε₀, ε₂ and losses of one to three coordinates.
 
     ε₂ is mostly above the crossover and ε₀ mostly where f' > 1, as the theorems ask for.

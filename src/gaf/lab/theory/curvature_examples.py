@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gaf.functions import AlphaBeta, Arctan, Log
 from gaf.lab.theory import curvature as theorems
-from gaf.lab.theory.curvature import Setting, on_staircase
+from gaf.lab.theory.curvature import CurvatureCase, on_staircase
 from gaf.lab.theory.families import one
 from gaf.lab.theory.segments import of_points
 from gaf.lab.theory.staircase import Staircase, steps
@@ -118,7 +118,7 @@ def _third() -> dict[str, Example]:
     }
 
 
-def by_hand(side: Side, f: AlphaBeta | None = None, high: float = HIGH) -> Setting:
+def by_hand(side: Side, f: AlphaBeta | None = None, high: float = HIGH) -> CurvatureCase:
     """A staircase of one coordinate, under arctan(0.1, 20) unless said otherwise."""
     return on_staircase(one(f or Arctan(0.1, 20.0)), steps(side), _one(LOW), _one(high))
 
@@ -140,7 +140,7 @@ def bent(theorem: int) -> Trials:
     plain = of_points(g, h, LOW, HIGH)
     active = of_points(g, f.derivative(g) * h, LOW, HIGH)
     told = "g goes " + ", ".join(f"from {a:g} to {b:g} with slope {s:g}" for a, b, s in BENT)
-    return Setting(f, plain, active, _one(LOW), _one(HIGH), lambda _: told).trials(theorem)
+    return CurvatureCase(f, plain, active, _one(LOW), _one(HIGH), lambda _: told).trials(theorem)
 
 
 def _one(value: float) -> Tensor:
@@ -169,7 +169,7 @@ def turned(
     plain, active = (
         of_points(gradient, m.diagonal(dim1=-2, dim2=-1), low, high) for m in (hessian, jacobian)
     )
-    setting = Setting(functions, plain, active, _one(low), _one(high), lambda _: "", False)
+    setting = CurvatureCase(functions, plain, active, _one(low), _one(high), lambda _: "", False)
     (ell, c), (ell_g, c_g) = fields = [_constants(m) for m in (hessian, jacobian)]
     half = len(side.heights[0, 0]) // 2
     stairs = zip(side.heights[0, 0, half:], side.knots[0, 0, half + 1 :], strict=True)

@@ -20,7 +20,7 @@ from gaf.common.errors import GafError
 
 
 @dataclass(frozen=True)
-class Noise:
+class GradientNoise:
     """Noise on a gradient of n elements, with the constants of Assumption 6.
 
     Example:

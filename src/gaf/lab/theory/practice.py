@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from gaf.common.errors import GafError
 from gaf.functions import AlphaBeta
 from gaf.lab.theory.bounds import BETTER
-from gaf.lab.theory.curvature import ASSUMED, Setting, claim
+from gaf.lab.theory.curvature import ASSUMED, CurvatureCase, claim
 from gaf.lab.theory.families import FAMILIES, PRESETS, one
 from gaf.lab.theory.learning import (
     LogisticRegression,
@@ -99,7 +99,7 @@ def practice(theorem: int) -> tuple[Practice, ...]:
     return tuple(_shares(theorem, seen, settings) for seen, settings in measured())
 
 
-def _shares(theorem: int, seen: Seen, settings: list[Setting]) -> Practice:
+def _shares(theorem: int, seen: Seen, settings: list[CurvatureCase]) -> Practice:
     rows, claims = [], []
     for setting in settings:
         fields = [(s.lipschitz, s.convexity) for s in (setting.plain, setting.active)]
@@ -122,12 +122,12 @@ def _share(where: Tensor) -> float:
 
 
 @cache
-def measured() -> tuple[tuple[Seen, list[Setting]], ...]:
+def measured() -> tuple[tuple[Seen, list[CurvatureCase]], ...]:
     """Every problem and its settings."""
     return tuple((seen, list(_settings(seen))) for seen in problems())
 
 
-def _settings(seen: Seen) -> Iterator[Setting]:
+def _settings(seen: Seen) -> Iterator[CurvatureCase]:
     largest = seen.gradient.abs().amax(0)
     for f in _functions(largest[largest > 0].min().item()):  # a pixel that is always 0 has none
         functions = one(f)
@@ -137,7 +137,7 @@ def _settings(seen: Seen) -> Iterator[Setting]:
             ends = f.alpha * steep * low, f.alpha * crossover * high
             plain, active = (of_points(seen.gradient, x, *ends) for x in (seen.slope, slope))
             first, second = (torch.tensor([end], dtype=torch.float64) for end in ends)
-            yield Setting(
+            yield CurvatureCase(
                 functions, plain, active, first, second, lambda _: seen.problem, seen.separable
             )
 

@@ -69,7 +69,7 @@ def examples() -> dict[str, Example]:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerGradient:
     """The gradient of one parameter: its size before and after f, and how much of it is enlarged."""
 
     name: str
@@ -82,7 +82,7 @@ class Layer:
 
 def by_layer(
     model: nn.Module, loss: Callable[[], Tensor], activation: Activation | str
-) -> list[Layer]:
+) -> list[LayerGradient]:
     """Gradient magnitudes by parameter, in the order of the model, before and after f."""
     f = as_activation(activation)
     if f is None:
@@ -98,18 +98,18 @@ def by_layer(
         below = (before < f.crossover).double().mean().item()
         mean, mean_after = before.mean().item(), after.mean().item()
         largest, largest_after = before.max().item(), after.max().item()
-        found.append(Layer(name, mean, mean_after, largest, largest_after, below))
+        found.append(LayerGradient(name, mean, mean_after, largest, largest_after, below))
     return found
 
 
-def vanishing(f: Activation, depth: int = 12) -> list[Layer]:
+def vanishing(f: Activation, depth: int = 12) -> list[LayerGradient]:
     """The weights of a deep sigmoid network on digits, from the input to the output."""
     model = deep_sigmoid(depth)
     layers = by_layer(model, digits_loss(model), f)
     return [layer for layer in layers if layer.name.endswith("weight")]
 
 
-def exploding(f: Activation) -> list[Layer]:
+def exploding(f: Activation) -> list[LayerGradient]:
     """The parameters of an RNN whose gradients explode."""
     model = ExplodingRNN()
     return by_layer(model, digits_loss(model), f)

@@ -9,7 +9,7 @@ from gaf.lab.reports.tune_figures import curve_figure
 from gaf.lab.study.settings import without_function
 from gaf.lab.study.statistics import paired
 from gaf.lab.study.tune.recommend import Candidate
-from gaf.lab.study.tune.search import Against, Found
+from gaf.lab.study.tune.search import Against, SearchOutcome
 from gaf.lab.study.tune.tune import conclude, curve_near, line
 from tests.lab.engine.tiny import tiny_config
 
@@ -35,7 +35,7 @@ def test_the_curve_is_of_a_baseline_that_did_not_diverge(tmp_path):
 
 def beats_the_baseline_only(placement):
     scores, low = (0.9, 0.91, 0.92), (0.5, 0.52, 0.51)
-    return Found(
+    return SearchOutcome(
         raced=(),
         winner=Candidate(F, placement, ""),
         scores=scores,

@@ -51,7 +51,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """A table: its caption, and its cells by (data, row, column) in the order of the paper."""
 
     number: str
@@ -61,7 +61,7 @@ class Table:
 
 def _table(
     number: str, caption: str, *parts: tuple[str, tuple[str, ...], dict[str, tuple]]
-) -> Table:
+) -> PaperTable:
     """From parts of (dataset, columns, scores of each row); a score is top-1, or (top-1, top-5)."""
     cells = {}
     for data, columns, rows in parts:
@@ -69,7 +69,7 @@ def _table(
             for column, score in zip(columns, scores, strict=True):
                 top = score if isinstance(score, tuple) else (score,)
                 cells[data, row, column] = Cell(number, data, row, column, *top)
-    return Table(number, caption, MappingProxyType(cells))
+    return PaperTable(number, caption, MappingProxyType(cells))
 
 
 TABLE_1 = _table(
@@ -163,7 +163,7 @@ _PRECISIONS = {
         *(74.70, 84.77, 86.65, 85.67, 80.61, 52.20, 78.03, 78.84, 86.79, 77.57),
     ),
 }
-TABLE_4 = Table(
+TABLE_4 = PaperTable(
     "IV",
     "Test accuracies of SGDM on PASCAL VOC 2007 with and without GAF",
     MappingProxyType(

@@ -91,7 +91,7 @@ def small_counterpart(recipe: Recipe) -> Recipe:
     return replace(recipe, config=small(recipe.config), group=f"{recipe.group}, small", small=True)
 
 
-def _of_table(table: paper.Table) -> Iterator[Recipe]:
+def _of_table(table: paper.PaperTable) -> Iterator[Recipe]:
     for cell in table.cells.values():
         for config in _configs(cell):
             yield Recipe(config, f"Table {table.number}: {table.caption}", cell)

@@ -30,13 +30,13 @@ from gaf.lab.study.statistics import Paired, deviation, holm, paired, verdict
 from gaf.lab.study.table import found as tables
 from gaf.lab.study.table.cost import IMAGES
 from gaf.lab.study.table.found import Beside, Filled, Line, Scores
-from gaf.lab.study.table.plan import TABLES, Entry, Plan, make, seeded
+from gaf.lab.study.table.plan import TABLES, CellPlan, TablePlan, make, seeded
 
 PERCENT = 100.0  # the paper's unit; our scores are shares
 
 
 def fill(
-    plan: Plan,
+    plan: TablePlan,
     folder: Path,
     executor: Executor,
     watch: Watch | None = None,
@@ -60,7 +60,7 @@ def fill(
     return filled
 
 
-def check_folder(folder: Path, plan: Plan) -> None:
+def check_folder(folder: Path, plan: TablePlan) -> None:
     """Refuse a folder that holds something else; parts of one table, at any scale, may share one."""
     check_place(folder, "table", tables.TABLE)
     if (folder / tables.TABLE).is_file():
@@ -69,7 +69,7 @@ def check_folder(folder: Path, plan: Plan) -> None:
             raise GafError(f"{folder} holds the table {name}; choose another folder")
 
 
-def so_far(plan: Plan, folder: Path) -> dict[str, Outcome]:
+def so_far(plan: TablePlan, folder: Path) -> dict[str, Outcome]:
     """The runs of a plan that are finished, by digest."""
     at = places(plan.runs(), folder / RUNS)
     ended = {key: place.finished() for key, place in at.items()}
@@ -77,7 +77,7 @@ def so_far(plan: Plan, folder: Path) -> dict[str, Outcome]:
 
 
 def conclude(
-    plan: Plan, folder: Path, outcomes: Mapping[str, Outcome], command: Sequence[str] = ()
+    plan: TablePlan, folder: Path, outcomes: Mapping[str, Outcome], command: Sequence[str] = ()
 ) -> Filled:
     """The table from the outcomes there are, by digest."""
     there = [each.result for each in outcomes.values() if each.result]
@@ -140,7 +140,9 @@ def conclude(
     )
 
 
-def _scores(plan: Plan, folder: Path, config: RunConfig, outcomes: Mapping[str, Outcome]) -> Scores:
+def _scores(
+    plan: TablePlan, folder: Path, config: RunConfig, outcomes: Mapping[str, Outcome]
+) -> Scores:
     by_seed = {seed: outcomes.get(digest(seeded(config, seed))) for seed in plan.seeds}
     values = tuple(
         PERCENT * each.result.score if each and each.result else None for each in by_seed.values()
@@ -165,7 +167,7 @@ def _scores(plan: Plan, folder: Path, config: RunConfig, outcomes: Mapping[str, 
 
 
 def _pairs(
-    plan: Plan,
+    plan: TablePlan,
     ours: Sequence[Scores],
     controls: Sequence[Scores | None],
     baselines: Mapping[tuple[str, str], Scores],
@@ -197,14 +199,14 @@ def _difference(pair: Paired, against: str, p: float, word: Any) -> Difference:
     )
 
 
-def _paper_gain(plan: Plan, cell: paper.Cell) -> float | None:
+def _paper_gain(plan: TablePlan, cell: paper.Cell) -> float | None:
     if cell.column == paper.WITHOUT:
         return None
     without = TABLES[plan.name].cells[cell.data, cell.row, paper.WITHOUT]
     return round(cell.score - without.score, 2)
 
 
-def _beside(plan: Plan, entry: Entry, outcomes: Mapping[str, Outcome]) -> dict[str, Beside]:
+def _beside(plan: TablePlan, entry: CellPlan, outcomes: Mapping[str, Outcome]) -> dict[str, Beside]:
     """The cell's other figures, by the names that the engine has for them."""
     cell = entry.cell
     printed = {} if cell.top5 is None else {"top5": cell.top5}
@@ -225,13 +227,13 @@ def floor(config: RunConfig) -> float:
     return max(1.0, 2 * PERCENT / classes if guessing else 0.0)
 
 
-def _learned(entry: Entry, ours: Scores, baseline: Scores) -> bool:
+def _learned(entry: CellPlan, ours: Scores, baseline: Scores) -> bool:
     """Whether the setting or the training without f is above the floor; else their difference is noise."""
     means = [each.mean for each in (ours, baseline) if each.mean is not None]
     return not means or max(means) >= floor(entry.config)
 
 
-def stand_ins(plan: Plan) -> dict[str, str]:
+def stand_ins(plan: TablePlan) -> dict[str, str]:
     """In words, by name, the data that is trained on where the whole dataset is not on this machine."""
     found = {}
     for task in {entry.config.task.data: entry.config.task for entry in plan.entries}.values():
@@ -243,7 +245,7 @@ def stand_ins(plan: Plan) -> dict[str, str]:
     return found
 
 
-def title(plan: Plan, subsets: Mapping[str, str]) -> str:
+def title(plan: TablePlan, subsets: Mapping[str, str]) -> str:
     """The table as the paper calls it where its data was used; else by the data that was."""
     own = {each.config.task.data for each in make(plan.name, plan.scale).entries}
     names = dict.fromkeys(entry.config.task.data for entry in plan.entries)
@@ -253,7 +255,7 @@ def title(plan: Plan, subsets: Mapping[str, str]) -> str:
     return f"{plan.title.partition(': ')[0]}: its settings on {used}"
 
 
-def about(plan: Plan, subsets: Mapping[str, str], learned: bool = True) -> str:
+def about(plan: TablePlan, subsets: Mapping[str, str], learned: bool = True) -> str:
     """What was trained at this scale, in a sentence, and what follows for reading the numbers.
 
     Args:

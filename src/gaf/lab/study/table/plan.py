@@ -26,7 +26,7 @@ FIXED = ("optimizer.activation", "optimizer.placement", "optimizer.clip", "devic
 
 
 @dataclass(frozen=True)
-class Entry:
+class CellPlan:
     """A cell of the paper, the training that fills it, and f's matched control where there is an f."""
 
     cell: paper.Cell
@@ -35,7 +35,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TablePlan:
     """A table, or the part of it that was asked for.
 
     ``placement`` is where f acts, None in a table without f. ``changes`` were made to all configs. Each
@@ -46,7 +46,7 @@ class Plan:
     scale: Scale
     placement: str | None
     seeds: tuple[int, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[CellPlan, ...]
     changes: tuple[str, ...] = ()
 
     @property
@@ -80,7 +80,7 @@ def make(
     models: Sequence[str] = (),
     settings: Sequence[str] = (),
     changes: Sequence[str] = (),
-) -> Plan:
+) -> TablePlan:
     """The plan of a table.
 
     Args:
@@ -118,11 +118,11 @@ def make(
         if cell.column == paper.WITHOUT or cell.column in columns:
             config = _in_a_grid(override(each.config, changes))
             has_f = config.optimizer.activation is not None
-            found.append(Entry(cell, config, control(config) if has_f else None))
+            found.append(CellPlan(cell, config, control(config) if has_f else None))
     first = found[0].config.seed
     override(found[0].config, [f"seed={first + seeds - 1}"])  # it may be too large for a config
     numbers = tuple(range(first, first + seeds))
-    return Plan(name, scale, where, numbers, tuple(found), tuple(changes))
+    return TablePlan(name, scale, where, numbers, tuple(found), tuple(changes))
 
 
 def _check_changes(changes: Sequence[str]) -> None:

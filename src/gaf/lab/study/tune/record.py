@@ -10,7 +10,7 @@ from gaf.lab.study.tune.budget import FINAL_SEEDS, Budget
 from gaf.lab.study.tune.optimum import Curve
 from gaf.lab.study.tune.probe import QUANTILES, Probe
 from gaf.lab.study.tune.recommend import Candidate, Recommendation
-from gaf.lab.study.tune.search import Found
+from gaf.lab.study.tune.search import SearchOutcome
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Tuned:
     budget: Budget
     curve: Curve
     recommendation: Recommendation
-    found: Found
+    found: SearchOutcome
     line: str
     verdict: str
     seconds: float

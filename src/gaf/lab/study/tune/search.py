@@ -48,7 +48,7 @@ class Against:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchOutcome:
     """What came of a search."""
 
     raced: tuple[Raced, ...]  # best first
@@ -101,7 +101,7 @@ class Search:
         self.higher_is_better = found[0].higher_is_better
         return found
 
-    def race(self, recommendation: Recommendation) -> Found:
+    def race(self, recommendation: Recommendation) -> SearchOutcome:
         """All rungs, and the final."""
         before = self.baselines()
         raced = self._first(recommendation)
@@ -147,7 +147,7 @@ class Search:
             each.second = tuple(map(_score, outcomes[i * n : (i + 1) * n]))
         return self._ordered(best, lambda each: _mean(each.second)) + rest
 
-    def _final(self, raced: list[Raced], score_name: str) -> Found:
+    def _final(self, raced: list[Raced], score_name: str) -> SearchOutcome:
         winner = raced[0].candidate
         names = (winner.name, settings.BASELINE, f"control({winner.name})")
         runs = [
@@ -167,7 +167,7 @@ class Search:
             )
             for name, each in differences.items()
         }
-        return Found(
+        return SearchOutcome(
             raced=tuple(raced),
             winner=winner,
             scores=mine,

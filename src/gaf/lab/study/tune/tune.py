@@ -26,7 +26,7 @@ from gaf.lab.study.tune.optimum import Curve, curve, reached, training_loss
 from gaf.lab.study.tune.probe import Probe, probe
 from gaf.lab.study.tune.recommend import Candidate, recommend
 from gaf.lab.study.tune.record import Tuned, record
-from gaf.lab.study.tune.search import Against, Found, Search
+from gaf.lab.study.tune.search import Against, Search, SearchOutcome
 
 TUNE = "tune.json"
 OVERHEAD = 1.5  # times the steps' own seconds: what runs need beside steps
@@ -199,7 +199,7 @@ def _number(value: float) -> str:
     return f"{digits}e{int(power)}" if e else text
 
 
-def conclude(found: Found, config: RunConfig) -> str:
+def conclude(found: SearchOutcome, config: RunConfig) -> str:
     """The verdict on a training in a sentence or two."""
     n = len(found.scores)
     base, control = found.baseline, found.control

@@ -45,7 +45,7 @@ class _Read(NamedTuple):
 class _Reader(TorchDataset[_Read]):
     """Batches by their indices; what a worker gets."""
 
-    listing: voc.Listing
+    listing: voc.VocListing
     augment: bool
     seed: int
     epoch: int

@@ -1,6 +1,6 @@
 """The paper's statements as data: what is assumed, what is claimed, and a check that can be run."""
 
 from gaf.lab.theory.statements.catalogue import STATEMENTS, find
-from gaf.lab.theory.statements.data import Findings, Part, Statement, Table
+from gaf.lab.theory.statements.data import Claim, Findings, Measurement, Statement
 
-__all__ = ["STATEMENTS", "Findings", "Part", "Statement", "Table", "find"]
+__all__ = ["STATEMENTS", "Claim", "Findings", "Measurement", "Statement", "find"]

@@ -21,9 +21,9 @@ from gaf.lab.theory import (
     vanishing,
 )
 from gaf.lab.theory.minibatches import minibatches
-from gaf.lab.theory.noise import Noise
+from gaf.lab.theory.noise import GradientNoise
 from gaf.lab.theory.practice import practice
-from gaf.lab.theory.statements.data import Findings, Part, Table
+from gaf.lab.theory.statements.data import Claim, Findings, Measurement
 from gaf.lab.theory.trials import CASES, Count, Example, Trials, tally, without
 
 Batches = Callable[[Generator], Iterable[Trials]]
@@ -37,10 +37,10 @@ def part(
     examples: dict[str, Example],
     printed: Collection[str] | None = None,
     cases: int = CASES,
-) -> Part:
+) -> Claim:
     """Count random cases, and show what happens without each assumption."""
     total = tally(batches, printed, cases)
-    return Part(claim, total.sound, total.printed if printed else None, without(total, examples))
+    return Claim(claim, total.sound, total.printed if printed else None, without(total, examples))
 
 
 def definition_1(seed: int) -> Findings:
@@ -53,7 +53,7 @@ def definition_1(seed: int) -> Findings:
     )
     columns = ("function", "clauses that hold, by", "misses", "because")
     note = "Each clause has a function that misses it alone: none follows from the others."
-    return Findings((found,), tables=(Table("Which clauses hold", columns, rows, note),))
+    return Findings((found,), tables=(Measurement("Which clauses hold", columns, rows, note),))
 
 
 def _missed(met: definition.Met) -> tuple[str, str]:
@@ -98,15 +98,15 @@ def theorem_4(seed: int) -> Findings:
     )
     faster = convergence.really_faster(_generator(seed), CASES)
     said = "L(w_k) itself is lower with f, k = 2 to 30, no noise, from the same start"
-    parts = (compared, stepped, Part(said, None, faster))
+    parts = (compared, stepped, Claim(said, None, faster))
     return Findings(parts, practice(4), (_runs(seed), _batches(seed)))
 
 
-def _runs(seed: int) -> Table:
-    noise = Noise(additive=0.01, relative=1.0)
+def _runs(seed: int) -> Measurement:
+    noise = GradientNoise(additive=0.01, relative=1.0)
     plain, active = (convergence.sgd(noise, f, seed=seed) for f in (None, PRESET))
     rows = zip(plain.steps, plain.gap, plain.bound, active.gap, active.bound, strict=True)
-    return Table(
+    return Measurement(
         "SGD against its bound, on a loss inside Theorem 3",
         ("step", "mean gap", "its bound", "mean gap of the equivalent loss with f", "its bound"),
         tuple(rows),
@@ -116,12 +116,12 @@ def _runs(seed: int) -> Table:
     )
 
 
-def _batches(seed: int) -> Table:
+def _batches(seed: int) -> Measurement:
     rows = tuple(
         (x.step, x.gradient, x.activated_variance / x.variance, x.bias)
         for x in minibatches(PRESET, seed)
     )
-    return Table(
+    return Measurement(
         "Mini-batches of 32 digits, logistic regression, arctan(0.1, 20)",
         ("step", "‖∇L‖", "variance with f / without", "‖E f(g) − f(∇L)‖ / ‖f(∇L)‖"),
         rows,
@@ -152,13 +152,13 @@ def theorem_5(seed: int) -> Findings:
         ),
     }
     tables = tuple(
-        Table(title, columns, tuple(_layer(layer) for layer in layers), note)
+        Measurement(title, columns, tuple(_layer(layer) for layer in layers), note)
         for title, (layers, note) in shown.items()
     )
     return Findings((part("|f(g)| > |g|", batches, vanishing.examples()),), tables=tables)
 
 
-def _layer(layer: vanishing.Layer) -> tuple[str | float, ...]:
+def _layer(layer: vanishing.LayerGradient) -> tuple[str | float, ...]:
     sizes = (layer.mean, layer.activated_mean, layer.largest, layer.activated_largest)
     return layer.name, *sizes, 100 * layer.below_crossover
 
@@ -178,7 +178,7 @@ def theorem_6(seed: int) -> Findings:
         name = f"{f.name}({f.alpha:g}, {f.beta:g})"
         rows.append((name, f.slope, f.crossover, count.cases, count.failures))
     columns = ("function", "αβ", "ε₃", "starts", "behind")
-    by_function = Table("Unstable coordinates, by function", columns, tuple(rows))
+    by_function = Measurement("Unstable coordinates, by function", columns, tuple(rows))
     return Findings((found,), tables=(by_function, *(_left(name, seed) for name in escape.SADDLES)))
 
 
@@ -193,7 +193,7 @@ SLOWER = {
 }
 
 
-def _left(name: str, seed: int) -> Table:
+def _left(name: str, seed: int) -> Measurement:
     rows = tuple(
         (x.method, x.median, *(_percent(share) for share in (x.stuck, x.slower, x.slower_stable)))
         for x in escape.escapes(name, escape.default_functions(), seed)
@@ -207,7 +207,7 @@ def _left(name: str, seed: int) -> Table:
     )
     title = f"Time to leave a ball of radius 0.1 around a saddle: {name}"
     note = f"1,000 starts; stuck after {escape.MOST} steps. {SLOWER[name]}"
-    return Table(title, columns, rows, note)
+    return Measurement(title, columns, rows, note)
 
 
 def _percent(share: float | None) -> float | None:

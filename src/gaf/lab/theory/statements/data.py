@@ -13,7 +13,7 @@ Cell = str | int | float | None
 
 
 @dataclass(frozen=True)
-class Part:
+class Claim:
     """One claim and its count.
 
     Attributes:
@@ -30,7 +30,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Table:
+class Measurement:
     """Something measured that belongs to a statement."""
 
     title: str
@@ -43,9 +43,9 @@ class Table:
 class Findings:
     """What a check found."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Claim, ...]
     practice: tuple[Practice, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[Measurement, ...] = ()
 
     @property
     def violations(self) -> int:

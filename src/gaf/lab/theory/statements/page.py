@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from gaf.lab.theory.practice import Practice
-from gaf.lab.theory.statements.data import Cell, Findings, Part, Statement
+from gaf.lab.theory.statements.data import Cell, Claim, Findings, Statement
 from gaf.lab.theory.statements.words import SUMMARY, cell, dropped_row, percent, summary_rows
 from gaf.lab.theory.trials import Count
 
@@ -154,7 +154,7 @@ def _section(statement: Statement, findings: Findings) -> Iterator[str]:
         yield f"\n{_plain(table.note)}\n" if table.note else ""
 
 
-def _part(part: Part) -> Iterator[str]:
+def _part(part: Claim) -> Iterator[str]:
     yield f"**Claim:** {_plain(part.claim)}.\n"
     if part.sound:
         yield f"Inside the assumptions: {_count(part.sound)}\n"
