@@ -121,7 +121,7 @@ def table_again(folder: Path) -> tuple[list[Path], Callable[[], None]]:
             table_page.render(table)
             for text in (table_text.markdown, table_text.latex, table_text.as_csv):
                 text(table)
-            Console(file=io.StringIO(), width=80).print(table_text.TableTerminal(table))
+            Console(file=io.StringIO(), width=80).print(table_text.Terminal(table))
 
     files = [folder / "table.json"]
     return [*files, runs[0] / "finished.json", runs[0] / "environment.json"], everything

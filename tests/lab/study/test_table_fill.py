@@ -143,13 +143,13 @@ def test_texts_hold_the_same_numbers(filled):
     assert shown.replace("±", r"$\pm$") in table_text.latex(table)
     assert shown in render(table)
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(table_text.TableTerminal(table))
+    console.print(table_text.Terminal(table))
     wide = console.export_text()
     assert shown in wide
     assert "94.36" in wide
     assert f"{arctan.control.mean:.2f}" in wide
     console = Console(width=60, record=True, file=io.StringIO())
-    console.print(table_text.TableTerminal(table))
+    console.print(table_text.Terminal(table))
     narrow = console.export_text()
     assert "No room for: intervals, verdict" in narrow
     assert "94.36" in narrow
@@ -205,7 +205,7 @@ def written(folder, plan, *scores):
 
 def every_text(table):
     console = Console(width=400, file=io.StringIO())
-    console.print(table_text.TableTerminal(table))
+    console.print(table_text.Terminal(table))
     shown = console.file.getvalue()
     return {
         "terminal": f"{shown} {table.about} {headline(table)}",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gaf.lab.theory.practice import Practice
-from gaf.lab.theory.statements import STATEMENTS, Findings, Part, Table, find
+from gaf.lab.theory.statements import STATEMENTS, CountedClaim, Findings, Measurement, find
 from gaf.lab.theory.statements.page import page
 from gaf.lab.theory.statements.words import (
     SUMMARY,
@@ -37,10 +37,12 @@ def findings(failures=0):
         Practice(name, "on paper", 162, {"|g| < ε": share}, share, claim)
         for name, share, claim in (("quadratic", 0.0, 0.0), ("other", 0.125, None))
     )
-    table = Table(
+    table = Measurement(
         "Sizes", ("name", "size"), (("a|b", 0.12345), ("c", None), ("d", 12_345)), "A note."
     )
-    return Findings((Part("x < y*z", sound, Count(11_000, 5, "g = 0"), dropped),), rows, (table,))
+    return Findings(
+        (CountedClaim("x < y*z", sound, Count(11_000, 5, "g = 0"), dropped),), rows, (table,)
+    )
 
 
 def test_all_statements_of_the_paper_are_there():

@@ -248,10 +248,10 @@ def _dry_run(plan: TablePlan, folder: Path, on: On, workers: int | None, as_json
 def show(filled: Filled, files: Sequence[Path]) -> None:
     """The table, what it means, and where the files are."""
     from gaf.lab.reports.table_page import headline
-    from gaf.lab.reports.table_text import TableTerminal
+    from gaf.lab.reports.table_text import Terminal
 
     console = terminal.stdout(WIDTH)
-    console.print(TableTerminal(filled))
+    console.print(Terminal(filled))
     console.print(Text(filled.about), soft_wrap=True)
     console.print(Text(headline(filled)), soft_wrap=True)
     console.print(Text(f"\npage: {files[0]}, beside it {', '.join(f.name for f in files[1:])}\n"))

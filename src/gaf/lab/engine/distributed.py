@@ -5,10 +5,8 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,6 +14,13 @@ from torch import Tensor, nn
 
 from gaf.common.errors import GafError
 from gaf.lab.engine.config import RunConfig
+from gaf.lab.engine.fabric import (
+    DDPStrategy,
+    Fabric,
+    MixedPrecision,
+    ModelParallelStrategy,
+    TorchElasticEnvironment,
+)
 
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it announces each start
 
@@ -142,31 +147,3 @@ def gather_rows(fabric: Fabric, rows: dict[str, Tensor], samples: int) -> dict[s
         # process r holds samples r, r + processes, ...
         found[name] = torch.stack(parts, dim=1).flatten(0, 1)[:samples].to(mine.dtype)
     return found
-
-
-@contextmanager
-def _absent(name: str) -> Iterator[None]:
-    """Have a package that was not imported yet look as if it were not installed."""
-    if name in sys.modules:
-        yield
-        return
-    sys.modules[name] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules[name]
-
-
-with _absent("torchmetrics"):
-    from lightning_fabric import Fabric
-    from lightning_fabric.plugins import MixedPrecision
-    from lightning_fabric.plugins.environments import TorchElasticEnvironment
-    from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy
-
-__all__ = [
-    "DDPStrategy",
-    "Fabric",
-    "MixedPrecision",
-    "ModelParallelStrategy",
-    "TorchElasticEnvironment",
-]

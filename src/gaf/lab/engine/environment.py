@@ -11,12 +11,14 @@ import sys
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 import gaf
-from gaf.lab.engine.distributed import Fabric
+
+if TYPE_CHECKING:
+    from gaf.lab.engine.fabric import Fabric
 
 PACKAGES = ("torch", "lightning-fabric", "numpy", "pydantic", "pillow", "scikit-learn")
 

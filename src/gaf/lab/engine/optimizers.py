@@ -11,7 +11,7 @@ from torch import nn
 
 import gaf
 from gaf.lab.engine.config import OptimizerConfig, ScheduleConfig
-from gaf.lab.engine.distributed import Fabric
+from gaf.lab.engine.fabric import Fabric
 
 RULES = {"sgd": gaf.SGD, "adam": gaf.Adam, "adamw": gaf.AdamW}
 TINY = 1e-30  # a gradient that is 0 has no direction, and stays 0

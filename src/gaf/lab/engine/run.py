@@ -12,7 +12,8 @@ from gaf.common.files import FULL, DiskFull, write_json
 from gaf.lab.engine import checkpoint, environment, rng
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.engine.distributed import Fabric, make_fabric
+from gaf.lab.engine.distributed import make_fabric
+from gaf.lab.engine.fabric import Fabric
 from gaf.lab.engine.folder import Result, read_result
 from gaf.lab.engine.identity import identify
 from gaf.lab.engine.loop import fit

@@ -19,7 +19,7 @@ from torch import nn
 from gaf.common.errors import GafError
 from gaf.lab.engine import checkpoint, rng, shards
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.engine.distributed import Fabric
+from gaf.lab.engine.fabric import Fabric
 from gaf.lab.engine.progress import Progress
 from gaf.lab.engine.record import EVENTS, METRICS, Records, size_of
 from gaf.lab.engine.sampler import Sampler

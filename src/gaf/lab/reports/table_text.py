@@ -21,7 +21,7 @@ from gaf.lab.study.table.found import Filled, Line, Scores
 LEAST = ("paper top5", "top5", "verdict", "paper's gain", "control")
 
 
-class TableTerminal:
+class Terminal:
     """For a rich console: as wide as that, and without the least important columns where it is narrow."""
 
     def __init__(self, table: Filled) -> None:

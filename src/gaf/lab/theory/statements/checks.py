@@ -23,7 +23,7 @@ from gaf.lab.theory import (
 from gaf.lab.theory.minibatches import minibatches
 from gaf.lab.theory.noise import GradientNoise
 from gaf.lab.theory.practice import practice
-from gaf.lab.theory.statements.data import Claim, Findings, Measurement
+from gaf.lab.theory.statements.data import CountedClaim, Findings, Measurement
 from gaf.lab.theory.trials import CASES, Count, Example, Trials, tally, without
 
 Batches = Callable[[Generator], Iterable[Trials]]
@@ -37,10 +37,12 @@ def part(
     examples: dict[str, Example],
     printed: Collection[str] | None = None,
     cases: int = CASES,
-) -> Claim:
+) -> CountedClaim:
     """Count random cases, and show what happens without each assumption."""
     total = tally(batches, printed, cases)
-    return Claim(claim, total.sound, total.printed if printed else None, without(total, examples))
+    return CountedClaim(
+        claim, total.sound, total.printed if printed else None, without(total, examples)
+    )
 
 
 def definition_1(seed: int) -> Findings:
@@ -98,7 +100,7 @@ def theorem_4(seed: int) -> Findings:
     )
     faster = convergence.really_faster(_generator(seed), CASES)
     said = "L(w_k) itself is lower with f, k = 2 to 30, no noise, from the same start"
-    parts = (compared, stepped, Claim(said, None, faster))
+    parts = (compared, stepped, CountedClaim(said, None, faster))
     return Findings(parts, practice(4), (_runs(seed), _batches(seed)))
 
 

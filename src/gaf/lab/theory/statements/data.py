@@ -13,7 +13,7 @@ Cell = str | int | float | None
 
 
 @dataclass(frozen=True)
-class Claim:
+class CountedClaim:
     """One claim and its count.
 
     Attributes:
@@ -43,7 +43,7 @@ class Measurement:
 class Findings:
     """What a check found."""
 
-    parts: tuple[Claim, ...]
+    parts: tuple[CountedClaim, ...]
     practice: tuple[Practice, ...] = ()
     tables: tuple[Measurement, ...] = ()
 

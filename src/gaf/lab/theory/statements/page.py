@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from gaf.lab.theory.practice import Practice
-from gaf.lab.theory.statements.data import Cell, Claim, Findings, Statement
+from gaf.lab.theory.statements.data import Cell, CountedClaim, Findings, Statement
 from gaf.lab.theory.statements.words import SUMMARY, cell, dropped_row, percent, summary_rows
 from gaf.lab.theory.trials import Count
 
@@ -154,8 +154,8 @@ def _section(statement: Statement, findings: Findings) -> Iterator[str]:
         yield f"\n{_plain(table.note)}\n" if table.note else ""
 
 
-def _part(part: Claim) -> Iterator[str]:
-    yield f"**Claim:** {_plain(part.claim)}.\n"
+def _part(part: CountedClaim) -> Iterator[str]:
+    yield f"**CountedClaim:** {_plain(part.claim)}.\n"
     if part.sound:
         yield f"Inside the assumptions: {_count(part.sound)}\n"
     if part.printed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gaf.lab.theory.practice import Practice
-from gaf.lab.theory.statements.data import Cell, Claim, Findings, Statement
+from gaf.lab.theory.statements.data import Cell, CountedClaim, Findings, Statement
 from gaf.lab.theory.trials import Count, Dropped
 
 SUMMARY = (
@@ -30,11 +30,11 @@ def counted(count: Count | None) -> tuple[str, str]:
     return (f"{count.cases:,}", f"{count.failures:,}") if count else ("", "")
 
 
-def _printed(part: Claim) -> tuple[str, str]:
+def _printed(part: CountedClaim) -> tuple[str, str]:
     return counted(part.printed) if part.printed else ("the same", "")
 
 
-def needed(part: Claim) -> str:
+def needed(part: CountedClaim) -> str:
     """How many of the assumptions have a counterexample."""
     found = sum(bool(each.example) for each in part.dropped)
     return f"{found} of {len(part.dropped)}" if part.dropped else ""
@@ -89,7 +89,7 @@ def detail(statement: Statement, findings: Findings) -> str:
         f"Checked: {statement.checked}",
     ]
     for part in findings.parts:
-        lines += ["", f"Claim: {part.claim}"]
+        lines += ["", f"CountedClaim: {part.claim}"]
         if part.sound:
             lines.append(_count_line("inside the assumptions", part.sound))
         if part.printed:
