@@ -24,7 +24,7 @@ class GradientNoise:
     """Noise on a gradient of n elements, with the constants of Assumption 6.
 
     Example:
-        >>> noise = Noise(additive=0.5, relative=1.0)
+        >>> noise = GradientNoise(additive=0.5, relative=1.0)
         >>> noise.m(2), noise.m_g
         (0.5, 2.0)
     """

@@ -30,7 +30,7 @@ DATA |= {"text": (65, 1), "cartpole": (2, 4)}  # characters; actions and numbers
 def built(data: str, model: str, options: str) -> torch.nn.Module:
     classes, channels = DATA[data]
     with torch.device("meta"):
-        size = {"size": 64} if model in models.registry.DECODERS else {}
+        size = {"size": 64} if model in models.DECODERS else {}
         chosen = {**size, **json.loads(options)}
         return models.build(model, classes=classes, in_channels=channels, **chosen)
 
