@@ -1,1 +1,1 @@
-"""What the library and the lab share: errors, files, names that are near."""
+"""What the library and the lab share: errors, files, texts, the reading of strangers' files."""

@@ -19,7 +19,7 @@ from gaf.lab.cli.trained import NAME, trained, trained_in
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig
-    from gaf.lab.engine.run import Result
+    from gaf.lab.engine.folder import Result
 
 
 def train(

@@ -3,7 +3,8 @@
 One that is damaged is set aside, and removed when the next one has been written.
 
 A checkpoint is a folder ``step-00001234`` with one ``part-R.pt`` for each process and a ``manifest.json``
-with the checksum of each part. The run folder must be seen by all processes.
+with the checksum of each part. The run folder must be seen by all processes. People name a checkpoint by
+its folder, or by that of its run, whose newest one counts.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ def load_model(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def run_folder(place: Path) -> Path:
-    """The folder of the run."""
+    """The folder of the run, of a place that is it or one of its checkpoints."""
     if not place.is_dir():
         raise GafError(f"there is no folder {place}, so it holds no run")
     # absolute: named from beside it, a checkpoint has no parents

@@ -1,7 +1,7 @@
 """What a run is, as a frozen value: everything that decides the outcome, and nothing else.
 
 Configs are strict: a key that does not exist or a value of another type is refused in one sentence. They
-are written to JSON and read back unchanged.
+are written to JSON and read back unchanged. ``override`` changes keys by name, as ``--set`` does.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ SYNONYMS = {
 SHORT = reprlib.Repr()  # of a value in a sentence
 SHORT.maxstring = SHORT.maxother = 80
 SENTENCE = 1000  # characters
+FREE = ("task.data_options.", "task.model_options.", "task.options.")  # dicts of a task's own keys
+LENGTHS = ("epochs", "iterations")  # a run has one of them
 
 C = TypeVar("C", bound="Config")
 
@@ -302,10 +304,6 @@ def explain(error: ValidationError, kind: type[Config] = RunConfig, within: str 
 
 def _short(text: str, most: int = SHORT.maxstring) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
-
-
-FREE = ("task.data_options.", "task.model_options.", "task.options.")  # dicts of a task's own keys
-LENGTHS = ("epochs", "iterations")  # a run has one of them
 
 
 def override(config: RunConfig, changes: Sequence[str]) -> RunConfig:

@@ -139,9 +139,8 @@ def _ours(module: str) -> bool:
 def _made(config: TaskConfig) -> Task:
     from gaf.lab.tasks import load_task
 
-    with redirect_stdout(
-        sys.stderr
-    ):  # the command may print JSON, whatever a task of one's own prints
+    # the command may print JSON, whatever a task of one's own prints
+    with redirect_stdout(sys.stderr):
         return load_task(config)
 
 

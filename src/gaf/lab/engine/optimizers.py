@@ -1,17 +1,22 @@
-"""The update rule of a config: ours with an activation, which without one is torch's own to the bit."""
+"""The update rule of a config, what is done to gradients before it, and its learning rate.
+
+The rule is ours, which without an activation is torch's own to the bit.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 import gaf
 from gaf.lab.engine.config import OptimizerConfig, ScheduleConfig
-from gaf.lab.engine.fabric import Fabric
+
+if TYPE_CHECKING:
+    from gaf.lab.engine.fabric import Fabric
 
 RULES = {"sgd": gaf.SGD, "adam": gaf.Adam, "adamw": gaf.AdamW}
 TINY = 1e-30  # a gradient that is 0 has no direction, and stays 0
