@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, also when the power goes; JSON and checksums read back with care."""
+"""Files that appear whole or not at all, also when the power goes; JSON and checksums, read with care."""
 
 from __future__ import annotations
 
