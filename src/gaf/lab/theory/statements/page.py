@@ -155,7 +155,7 @@ def _section(statement: Statement, findings: Findings) -> Iterator[str]:
 
 
 def _part(part: CountedClaim) -> Iterator[str]:
-    yield f"**CountedClaim:** {_plain(part.claim)}.\n"
+    yield f"**Claim:** {_plain(part.claim)}.\n"
     if part.sound:
         yield f"Inside the assumptions: {_count(part.sound)}\n"
     if part.printed:

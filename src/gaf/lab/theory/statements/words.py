@@ -89,7 +89,7 @@ def detail(statement: Statement, findings: Findings) -> str:
         f"Checked: {statement.checked}",
     ]
     for part in findings.parts:
-        lines += ["", f"CountedClaim: {part.claim}"]
+        lines += ["", f"Claim: {part.claim}"]
         if part.sound:
             lines.append(_count_line("inside the assumptions", part.sound))
         if part.printed:
