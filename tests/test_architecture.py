@@ -74,12 +74,17 @@ def may_import(room: str) -> set[str]:
     return {*HOUSE[: HOUSE.index(room) + 1]} - ({"integrations"} - {room})
 
 
+def module_of(path: str | Path) -> tuple[str, bool]:
+    """The name of the module at a path relative to src/, and whether it is a package."""
+    parts = Path(path).with_suffix("").parts
+    is_package = parts[-1] == "__init__"
+    return ".".join(parts[:-1] if is_package else parts), is_package
+
+
 def complaints(source: str, path: str) -> list[str]:
     """What the imports of a module at `path` (relative to src/) do against the design."""
-    parts = list(Path(path).with_suffix("").parts)
-    is_package = parts[-1] == "__init__"
-    module = ".".join(parts[:-1] if is_package else parts)
-    if len(parts) < 3:
+    module, is_package = module_of(path)
+    if len(Path(path).parts) < 3:
         return []  # gaf/__init__.py re-exports what it likes; its weight is measured below
     room = room_of(module)
     if room not in HOUSE or room == "gaf":
@@ -114,9 +119,8 @@ def test_any_module_can_be_imported_first():
     """No circle of imports, through the packages that are imported on the way either; CycleError names it."""
     modules = {}
     for file in FILES:
-        parts = file.relative_to(SRC).with_suffix("").parts
-        is_package = parts[-1] == "__init__"
-        modules[".".join(parts[:-1] if is_package else parts)] = file, is_package
+        module, is_package = module_of(file.relative_to(SRC))
+        modules[module] = file, is_package
     graph = {
         module: {
             needed

@@ -431,7 +431,7 @@ def _activate(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
 def sample(tensors: Sequence[Tensor], spacing: Callable[[int], int]) -> Tensor:
     """Evenly spaced elements of each tensor in memory: a float64 row each, filled up with NaN.
 
-    ``spacing`` tells for a number of elements every how manieth is taken.
+    ``spacing`` gives the distance between those taken, for a number of elements.
     """
     tensors = _local(tensors)
     sizes = _sizes(tensors)

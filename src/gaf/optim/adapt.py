@@ -138,7 +138,7 @@ def saved(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[
 
 
 def spacing(*elements: int, sample: int = SAMPLE) -> int:
-    """Every how manieth element of tensors with so many is sampled: at most ``sample`` or so in all.
+    """The distance between sampled elements of tensors with so many: at most ``sample`` or so in all.
 
     It has no divisor in common with any number of elements, so that it falls on all columns of a matrix and
     on all places of a filter.

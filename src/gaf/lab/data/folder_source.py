@@ -6,17 +6,17 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from gaf.lab.data import workers
 from gaf.lab.data.augment import scale_and_shift
 from gaf.lab.data.draws import draws, uniform
 from gaf.lab.data.errors import DamagedFile
 from gaf.lab.data.imagefolder import FolderListing
+from gaf.lab.data.workers import read_ahead
 
 SIZE = 224
 # Of ImageNet's training images; what weights trained on it expect.
@@ -122,24 +122,15 @@ class FolderSource:
         self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs float32 [B, 3, size, size], targets int64 [B], normalised on the device."""
-        from gaf.lab.data import photos  # noqa: F401 - without Pillow this fails here, not in a worker
-
         for each in indices:
             if len(each) and not 0 <= int(each.min()) <= int(each.max()) < len(self):
                 raise IndexError(
                     f"{self.name} has no sample {int(each.max())} (it has {len(self)})"
                 )
         scale, shift = scale_and_shift(MEAN, STD, 255.0, device)
-        loader: DataLoader[_ImageBatch] = DataLoader(
-            _FolderReader(self.listing, self.shape[1], self.augment, seed, epoch),
-            sampler=[each.tolist() for each in indices],
-            batch_size=None,
-            num_workers=min(self.workers, len(indices)),
-            collate_fn=_as_it_is,
-            pin_memory=device.type == "cuda",
-            worker_init_fn=workers.begin,
-        )
-        for images, targets, broken, hopeless in workers.start(loader):
+        reader = _FolderReader(self.listing, self.shape[1], self.augment, seed, epoch)
+        read = read_ahead(reader, indices, self.workers, pin=device.type == "cuda")
+        for images, targets, broken, hopeless in read:
             self._note(broken, hopeless)
             inputs = images.to(device, non_blocking=True).float().mul_(scale).add_(shift)
             yield inputs, targets.to(device, non_blocking=True)
@@ -163,7 +154,3 @@ def _reason(error: Exception, path: str) -> str:
     """A few words; Pillow repeats the path."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(text.replace(f" {path!r}", "").split())
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch

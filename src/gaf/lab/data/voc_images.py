@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
-from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from gaf.lab.data import voc, workers
+from gaf.lab.data import voc
 from gaf.lab.data.errors import DamagedFile, DataError
 from gaf.lab.data.layouts import Dataset, Options
 from gaf.lab.data.names import VOC
+from gaf.lab.data.workers import read_ahead
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -74,28 +74,6 @@ def decoded(listing: voc.VocListing, index: int) -> Image:
         return photos.decode(path)
     except Exception as error:  # a decoder can fail in any way on a damaged file
         raise DamagedFile(f"{path} is broken ({voc.why(error)}): replace it") from None
-
-
-def read_ahead(
-    reader: TorchDataset[Any], indices: Sequence[Tensor], processes: int, *, pin: bool = False
-) -> Iterator[Any]:
-    """What a reader gives for each tensor of indices, by so many processes ahead of the training."""
-    from gaf.lab.data import photos  # noqa: F401 - without Pillow this fails here, not in a worker
-
-    loader: DataLoader[Any] = DataLoader(
-        reader,
-        sampler=[each.tolist() for each in indices],
-        batch_size=None,
-        num_workers=min(processes, len(indices)),
-        collate_fn=_as_it_is,
-        pin_memory=pin,
-        worker_init_fn=workers.begin,
-    )
-    return workers.start(loader)
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from gaf.lab.data.augment import scale_and_shift
 from gaf.lab.data.draws import BITS, draws
 from gaf.lab.data.errors import DamagedFile
 from gaf.lab.data.folder_source import MEAN, STD
-from gaf.lab.data.voc_images import VocImages, decoded, read_ahead
+from gaf.lab.data.voc_images import VocImages, decoded
+from gaf.lab.data.workers import read_ahead
 from gaf.lab.tasks.detection.augment import Window, boxes_in, random_colours, random_window
 from gaf.lab.tasks.detection.defaults import SIZE
 from gaf.lab.tasks.detection.loss import NOTHING
