@@ -129,8 +129,9 @@ class FolderSource:
                 )
         scale, shift = scale_and_shift(MEAN, STD, 255.0, device)
         reader = _FolderReader(self.listing, self.shape[1], self.augment, seed, epoch)
-        read = read_ahead(reader, indices, self.workers, pin=device.type == "cuda")
-        for images, targets, broken, hopeless in read:
+        pin = device.type == "cuda"
+        # without a name: the traceback of an error would keep it, and with it the workers
+        for images, targets, broken, hopeless in read_ahead(reader, indices, self.workers, pin=pin):
             self._note(broken, hopeless)
             inputs = images.to(device, non_blocking=True).float().mul_(scale).add_(shift)
             yield inputs, targets.to(device, non_blocking=True)

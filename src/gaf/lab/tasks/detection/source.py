@@ -112,8 +112,9 @@ class VocSource:
         """A batch for each tensor of indices, normalised on the device."""
         scale, shift = scale_and_shift(MEAN, STD, PEAK, device)
         reader = _Reader(self.listing, self.images.augment, seed, epoch)
-        read = read_ahead(reader, indices, self.images.workers, pin=device.type == "cuda")
-        for images, labels, boxes, problem in read:
+        pin, workers = device.type == "cuda", self.images.workers
+        # without a name: the traceback of an error would keep it, and with it the workers
+        for images, labels, boxes, problem in read_ahead(reader, indices, workers, pin=pin):
             if problem:
                 raise DamagedFile(problem)
             inputs = images.to(device, non_blocking=True).float().mul_(scale).add_(shift)
