@@ -11,7 +11,7 @@ from PIL import Image
 
 from gaf.lab.cli.app import run as main
 from gaf.lab.cli.detect import _told
-from gaf.lab.data.names import VOC
+from gaf.lab.data.voc import VOC
 from gaf.lab.engine.config import override
 from gaf.lab.engine.run import train
 from gaf.lab.reports.detections import Detector, Found, colour, draw

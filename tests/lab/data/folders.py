@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
-from gaf.lab.data import names
+from gaf.lab.data.catalog import CIFAR100_CLASSES
+from gaf.lab.data.voc import VOC
 
 
 class Contents(NamedTuple):
@@ -108,7 +109,7 @@ def cifar100(folder: Path, rng: np.random.Generator) -> None:
         pixels = (255 * (mean + std * spread)).round().clip(0, 255).reshape(count, 3072)
         records = np.column_stack((fine // 5, fine, pixels)).astype(np.uint8)
         (folder / f"{name}.bin").write_bytes(records.tobytes())
-    (folder / "fine_label_names.txt").write_text("\n".join(names.CIFAR100) + "\n")
+    (folder / "fine_label_names.txt").write_text("\n".join(CIFAR100_CLASSES) + "\n")
 
 
 def picture(rng: np.random.Generator, size: tuple[int, int]) -> Image.Image:
@@ -172,7 +173,7 @@ def voc(folder: Path, rng: np.random.Generator) -> None:
             image = picture(rng, size)
             objects = ""
             for _ in range(1 + i % 3):
-                label, difficult = names.VOC[place % 20], place % 7 == 6
+                label, difficult = VOC[place % 20], place % 7 == 6
                 w, h = (int(rng.integers(side // 4, side // 2)) for side in size)
                 left, top = int(rng.integers(0, width - w)), int(rng.integers(0, height - h))
                 colour = colorsys.hsv_to_rgb(place % 20 / 20, 1, 1)

@@ -8,7 +8,7 @@ import tarfile
 import pytest
 
 from gaf.lab.data import DataError
-from gaf.lab.data.archive import extract
+from gaf.lab.data.files import extract
 from tests.memory import MEGABYTE, at_most
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from gaf.lab.data import DataError, load, pickles
-from gaf.lab.data.cifar import read_binary, read_python
-from gaf.lab.data.names import CIFAR100
+from gaf.lab.data.catalog import CIFAR100_CLASSES
+from gaf.lab.data.records import read_binary, read_python
 from tests.memory import MEGABYTE, at_most
 
 COUNT = 300
@@ -62,7 +62,7 @@ def test_python2_pickles_of_cifar100(records, tmp_path, columns):
     source = load("cifar100", "train", root=tmp_path)
     assert torch.equal(source.images, torch.from_numpy(pixels).view(-1, 3, 32, 32))
     assert torch.equal(source.targets, torch.from_numpy(fine).long())
-    assert source.classes == CIFAR100
+    assert source.classes == CIFAR100_CLASSES
     assert source.fingerprint.keys() == {"train"}
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gaf.lab.data.draws import BITS, below, draws, uniform
+from gaf.lab.data.augment import BITS, below, draws, uniform
 
 MANY = 200_000
 # Quantiles of chi-square at 1 - 1e-6, by degrees of freedom: these draws are fixed, so a pass stays a pass.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gaf.lab.data import DataError, archive, download, get, load
+from gaf.lab.data import DataError, download, files, get, load
 from gaf.lab.data.catalog import DATASETS
 from tests.lab.data.samples import ARCHIVE, cifar_files, cifar_from, mnist_from, packed
 from tests.lab.data.server import Site, serve
@@ -95,7 +95,7 @@ def test_kill_9_while_unpacking(data_dir, tmp_path):
     many = {f"cifar-100-binary/more/{i}": b"x" for i in range(4_000)}
     content = packed({**cifar_files(data_dir), **many})
     archive, root = tmp_path / "archive", tmp_path / "root"
-    archive.write_bytes(content)
+    files.write_bytes(content)
     deep = root / ".cifar-100-binary.unpacking/cifar-100-binary/more"
     with serve(Site({f"/{ARCHIVE}": content})) as site:
         for moment in (0, 1_000):
@@ -136,7 +136,7 @@ def test_a_full_disk_while_unpacking_leaves_no_folder(dataset, tmp_path, monkeyp
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(archive.shutil, "copyfileobj", full)
+    monkeypatch.setattr(files.shutil, "copyfileobj", full)
     with pytest.raises(OSError, match="No space"):
         bring(dataset, tmp_path)
     assert names(tmp_path) == [ARCHIVE]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gaf.lab.data import DataError, DatasetMissing, load
-from gaf.lab.data.idx import read, read_array
+from gaf.lab.data.records import read_array, read_idx
 from tests.memory import MEGABYTE, at_most
 
 rng = np.random.default_rng(0)
@@ -85,14 +85,14 @@ def test_files_that_do_not_belong_together(tmp_path):
     images.write_bytes(idx(IMAGES["train"]))
     labels.write_bytes(idx(LABELS["t10k"]))
     with pytest.raises(DataError, match=r"50 images and .* 20 labels"):
-        read([images, labels], classes=10)
+        read_idx([images, labels], classes=10)
     labels.write_bytes(idx(np.full(50, 10, np.uint8)))
     with pytest.raises(DataError, match="label 10"):
-        read([images, labels], classes=10)
+        read_idx([images, labels], classes=10)
     images.write_bytes(idx(np.zeros((0, 28, 28), np.uint8)))
     labels.write_bytes(idx(np.zeros(0, np.uint8)))
     with pytest.raises(DataError, match="no image"):
-        read([images, labels], classes=10)
+        read_idx([images, labels], classes=10)
 
 
 def test_a_file_that_unpacks_to_more_than_it_says(tmp_path):

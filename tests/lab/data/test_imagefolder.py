@@ -14,8 +14,7 @@ import torch
 from PIL import Image
 
 from gaf.lab.data import DataError, FolderSource, load
-from gaf.lab.data.folder_source import BrokenImage
-from gaf.lab.data.imagefolder import scan
+from gaf.lab.data.imagefolder import BrokenImage, scan
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from gaf.lab.data import photos
-from gaf.lab.data.draws import draws, uniform
+from gaf.lab.data.augment import draws, uniform
 from tests.memory import MEGABYTE, at_most
 
 

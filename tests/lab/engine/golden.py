@@ -31,9 +31,8 @@ from gaf.lab.engine.loop import VERSION
 from gaf.lab.engine.optimizers import RULES
 from gaf.lab.engine.run import train
 from gaf.lab.study.tune import cases
-from gaf.lab.tasks import Task, load_task, models
-from gaf.lab.tasks.detection.defaults import default_boxes
-from gaf.lab.tasks.load import BUILT_IN, built_in
+from gaf.lab.tasks import BUILT_IN, Task, built_in, load_task, models
+from gaf.lab.tasks.detection.boxes import default_boxes
 from gaf.lab.tasks.models import build
 from tests.lab.engine.tiny import last_checkpoint, tiny_config
 

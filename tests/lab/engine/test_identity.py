@@ -17,8 +17,7 @@ from gaf.lab.engine.run import train
 from gaf.lab.study import recipes
 from gaf.lab.study.comparison import read
 from gaf.lab.study.grid import digest, run_grid
-from gaf.lab.tasks import source
-from gaf.lab.tasks.load import import_maker
+from gaf.lab.tasks import import_maker, source
 from gaf.optim.sgd import SGD
 from tests.forked import ROOT
 from tests.lab.engine.tiny import tiny_config

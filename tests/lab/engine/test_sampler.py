@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gaf.lab.engine.sampler import Sampler, evaluation_indices
+from gaf.lab.engine.rng import Sampler, evaluation_indices
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 7])

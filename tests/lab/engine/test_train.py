@@ -10,9 +10,8 @@ import torch
 
 import gaf
 from gaf.lab.engine import folder as folders
-from gaf.lab.engine.progress import Progress
+from gaf.lab.engine.progress import Interrupted, Progress
 from gaf.lab.engine.run import DiskFull, read_result, train
-from gaf.lab.engine.signals import Interrupted
 from tests.lab.engine.tiny import (
     Tiny,
     assert_same_run,
@@ -315,7 +314,7 @@ def test_without_an_activation_a_step_is_torchs(tmp_path):
     torch.manual_seed(sampler_seed)
     model = task.build_model()
     opt = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
-    from gaf.lab.engine.sampler import Sampler
+    from gaf.lab.engine.rng import Sampler
 
     indices = Sampler(80, 16, False, sampler_seed).epoch(0)
     for batch in task.train.batches(indices, seed=0, epoch=0, device=torch.device("cpu")):

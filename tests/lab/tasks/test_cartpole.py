@@ -8,12 +8,11 @@ import torch
 from torch import nn
 
 from gaf.lab.engine.config import TaskConfig, override
+from gaf.lab.engine.progress import Interrupted
 from gaf.lab.engine.run import train
-from gaf.lab.engine.signals import Interrupted
 from gaf.lab.study import recipes
 from gaf.lab.tasks import load_task
-from gaf.lab.tasks.policy import cartpole
-from gaf.lab.tasks.policy.task import DISCOUNT, others_mean, play, to_go
+from gaf.lab.tasks.policy import DISCOUNT, cartpole, others_mean, play, to_go
 from tests.lab.engine.processes import run, start, wait_for
 from tests.lab.engine.test_kill import newest
 from tests.lab.engine.test_train import Kick

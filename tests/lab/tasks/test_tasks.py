@@ -13,8 +13,8 @@ from gaf.lab.study import recipes
 from gaf.lab.study.tune.cases import deep_sigmoid
 from gaf.lab.tasks import Task, load_task
 from gaf.lab.tasks.base import lucky_guess
-from gaf.lab.tasks.classification.task import Classification
-from gaf.lab.tasks.language.task import Language
+from gaf.lab.tasks.classification import Classification
+from gaf.lab.tasks.language import Language
 
 
 def digits(**changes):

@@ -31,8 +31,8 @@ STEP, LOSS, DETECT = (
 def measure(repeats: int, console: Console) -> dict[str, Any]:
     """Seconds of a training step, of its matching and loss with their gradients, and of the detections."""
     from gaf.lab.study.recipes.voc import BATCH, WIDTH
+    from gaf.lab.tasks.detection.boxes import detect
     from gaf.lab.tasks.detection.loss import NOTHING, match, multibox_loss
-    from gaf.lab.tasks.detection.nms import detect
     from gaf.lab.tasks.models import build
 
     torch.manual_seed(0)

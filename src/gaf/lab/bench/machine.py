@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import gaf
-from gaf.lab.engine.environment import cpu_model, git_revision
+from gaf.lab.engine.identity import cpu_model, git_revision
 
 
 def facts() -> dict[str, Any]:

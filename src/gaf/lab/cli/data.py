@@ -17,7 +17,7 @@ from gaf.lab.cli.trained import WORKERS
 from gaf.lab.cli.transfer import Transfer
 from gaf.lab.data import catalog
 from gaf.lab.data.check import DatasetFindings, check
-from gaf.lab.data.errors import DataError, DatasetMissing
+from gaf.lab.data.files import DataError, DatasetMissing
 from gaf.lab.data.get import get
 from gaf.lab.data.layouts import Dataset, default_root
 

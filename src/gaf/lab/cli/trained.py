@@ -44,7 +44,7 @@ def _name(task: str) -> str:
 
 def import_task(task: str) -> None:
     """Import a task before a config is read: it may register functions that the config names."""
-    from gaf.lab.tasks.load import import_maker
+    from gaf.lab.tasks import import_maker
 
     module, colon, function = task.partition(":")
     if not (module and colon and function):

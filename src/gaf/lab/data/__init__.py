@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from gaf.lab.data import catalog
-from gaf.lab.data.errors import DataError, DatasetMissing
-from gaf.lab.data.folder_source import FolderSource
+from gaf.lab.data.files import DataError, DatasetMissing
+from gaf.lab.data.imagefolder import FolderSource
 from gaf.lab.data.layouts import SPLITS, Options, at_home, default_root
 from gaf.lab.data.sources import Source, TensorSource
 

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from gaf.common.texts import did_you_mean
-from gaf.lab.data import cifar, digits, idx, names
+from gaf.lab.data import records
 from gaf.lab.data.augment import CropFlip
-from gaf.lab.data.errors import DataError
+from gaf.lab.data.files import DataError
 from gaf.lab.data.layouts import Dataset, Download, FolderDataset, Layout, TensorDataset, at_home
 from gaf.lab.data.sources import ImageRecords
 from gaf.lab.data.text import TextDataset
@@ -20,22 +20,48 @@ GIGABYTE = 1 << 30
 FOLDER_PREFIX = "imagefolder:"
 
 
+# What the labels of datasets without names in their files stand for.
+_CIFAR10_CLASSES = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
+
+_CIFAR100_NAMES = """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus
+    butterfly camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab
+    crocodile cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo
+    keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain mouse
+    mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy
+    porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper
+    snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television
+    tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
+CIFAR100_CLASSES = tuple(_CIFAR100_NAMES.split())
+
+_DIGIT_CLASSES = tuple("0123456789")
+
+_FASHION_CLASSES = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+
+
 @dataclass(frozen=True)
 class Digits(TensorDataset):
     """It comes with scikit-learn, so there is nothing to place or to get."""
 
     def read(self, split: str, root: Path) -> ImageRecords:
-        return digits.read(split)
+        return records.read_digits(split)
 
 
 DIGITS = Digits(
     "digits",
     "handwritten digits, 8 x 8, embedded in scikit-learn",
     counts={"train": 1438, "test": 359},
-    classes=names.DIGITS,
+    classes=_DIGIT_CLASSES,
     mean=(0.3053,),
     std=(0.3760,),
-    peak=digits.PEAK,
+    peak=records.DIGITS_PEAK,
 )
 
 _KRIZ = "https://www.cs.toronto.edu/~kriz"
@@ -54,7 +80,7 @@ CIFAR10 = TensorDataset(
                 "train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
                 "test": ("test_batch.bin",),
             },
-            partial(cifar.read_binary, labels=1, classes=10),
+            partial(records.read_binary, labels=1, classes=10),
             (
                 Download(
                     f"{_KRIZ}/cifar-10-binary.tar.gz",
@@ -68,7 +94,7 @@ CIFAR10 = TensorDataset(
             "python",
             ("cifar-10-batches-py",),
             {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
-            partial(cifar.read_python, key="labels", classes=10),
+            partial(records.read_python, key="labels", classes=10),
             (
                 Download(
                     f"{_KRIZ}/cifar-10-python.tar.gz",
@@ -88,7 +114,7 @@ CIFAR10 = TensorDataset(
         ),
     ),
     counts=_CIFAR_COUNTS,
-    classes=names.CIFAR10,
+    classes=_CIFAR10_CLASSES,
     mean=(0.4914, 0.4822, 0.4465),
     std=(0.2023, 0.1994, 0.2010),  # the mean of each image's own; of all pixels it is 0.2470, ...
     augment=_CIFAR_AUGMENT,
@@ -102,7 +128,7 @@ CIFAR100 = TensorDataset(
             "binary",
             ("cifar-100-binary",),
             {"train": ("train.bin",), "test": ("test.bin",)},
-            partial(cifar.read_binary, labels=2, classes=100),
+            partial(records.read_binary, labels=2, classes=100),
             (
                 Download(
                     f"{_KRIZ}/cifar-100-binary.tar.gz",
@@ -117,7 +143,7 @@ CIFAR100 = TensorDataset(
             "python",
             ("cifar-100-python",),
             {"train": ("train",), "test": ("test",)},
-            partial(cifar.read_python, key="fine_labels", classes=100),
+            partial(records.read_python, key="fine_labels", classes=100),
             (
                 Download(
                     f"{_KRIZ}/cifar-100-python.tar.gz",
@@ -133,7 +159,7 @@ CIFAR100 = TensorDataset(
         ),
     ),
     counts=_CIFAR_COUNTS,
-    classes=names.CIFAR100,
+    classes=CIFAR100_CLASSES,
     mean=(0.5071, 0.4867, 0.4408),
     std=(0.2675, 0.2565, 0.2761),
     augment=_CIFAR_AUGMENT,
@@ -157,7 +183,7 @@ def _idx(folders: tuple[str, ...], address: str, *published: tuple[str, int]) ->
     named = list(zip(files, published, strict=True))
     downloads = tuple(Download(f"{address}/{name}", *each) for name, each in named)
     checksums = {name: md5 for name, (md5, _) in named}
-    read = partial(idx.read, classes=10)
+    read = partial(records.read_idx, classes=10)
     return Layout("idx", folders, _IDX_FILES, read, downloads, md5=checksums, gzipped=True)
 
 
@@ -175,7 +201,7 @@ MNIST = TensorDataset(
         ),
     ),
     counts={"train": 60_000, "test": 10_000},
-    classes=names.DIGITS,
+    classes=_DIGIT_CLASSES,
     mean=(0.1307,),
     std=(0.3081,),
 )
@@ -194,7 +220,7 @@ FASHION_MNIST = TensorDataset(
         ),
     ),
     counts={"train": 60_000, "test": 10_000},
-    classes=names.FASHION,
+    classes=_FASHION_CLASSES,
     mean=(0.2860,),
     std=(0.3530,),
 )

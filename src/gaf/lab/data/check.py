@@ -12,9 +12,8 @@ import torch
 
 from gaf.lab.data import voc
 from gaf.lab.data.download import md5_of
-from gaf.lab.data.errors import DataError
-from gaf.lab.data.folder_source import BrokenImage, FolderSource
-from gaf.lab.data.imagefolder import scan
+from gaf.lab.data.files import DataError
+from gaf.lab.data.imagefolder import BrokenImage, FolderSource, scan
 from gaf.lab.data.layouts import SPLITS, Dataset, FolderDataset, Layout, Options, TensorDataset
 from gaf.lab.data.text import TextDataset
 from gaf.lab.data.voc_images import VocDataset, VocImages

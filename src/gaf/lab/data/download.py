@@ -21,7 +21,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from gaf.lab.data.errors import DataError, reason
+from gaf.lab.data.files import DataError, reason
 
 Report = Callable[[int, "int | None"], None]  # bytes so far, bytes in all if the server says
 Say = Callable[[str], None]  # a line for whoever waits

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaf.common.files import sync_folder
-from gaf.lab.data.archive import extract
 from gaf.lab.data.download import Report, Say, fetch, md5_of
-from gaf.lab.data.errors import DataError
+from gaf.lab.data.files import DataError, extract
 from gaf.lab.data.layouts import Dataset, Download, Layout
 
 Announce = Callable[[str], Report]  # a file's name in, what to call with its bytes out

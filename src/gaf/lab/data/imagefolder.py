@@ -1,17 +1,26 @@
-"""The images of a folder with one folder for each class: which there are, and what they are called."""
+"""Images in a folder for each class, too many for memory.
+
+They are listed once; worker processes decode and cut them, a few batches ahead of the training.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
-from gaf.lab.data.errors import DataError, DatasetMissing
+from gaf.lab.data.augment import draws, scale_and_shift, uniform
+from gaf.lab.data.files import DamagedFile, DataError, DatasetMissing
+from gaf.lab.data.sources import read_ahead
 
 # of names in any case
 EXTENSIONS = frozenset(
@@ -107,3 +116,142 @@ def _images(folder: Path, name: str, seen: set[tuple[int, int]]) -> Iterator[str
                 yield from _images(folder, path, seen)
         elif is_image(each.name) and (each.is_file() or each.is_symlink()):
             yield path  # a link to nothing too, which will be named as broken
+
+
+SIZE = 224
+# Of ImageNet's training images; what weights trained on it expect.
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+GIVE_UP = 100  # unreadable images in a row: the disk is gone rather than a file broken
+
+
+class BrokenImage(UserWarning):
+    """An image that cannot be read; another one takes its place."""
+
+
+class _ImageBatch(NamedTuple):
+    images: Tensor  # uint8 [B, 3, size, size]: a quarter of the floats to pass between processes
+    targets: Tensor
+    broken: dict[str, str]  # path -> reason
+    hopeless: bool
+
+
+@dataclass(frozen=True)
+class _FolderReader(Dataset[_ImageBatch]):
+    """Batches by their indices; what a worker gets."""
+
+    listing: FolderListing
+    size: int
+    augment: bool
+    seed: int
+    epoch: int
+
+    def __getitem__(self, index: list[int]) -> _ImageBatch:
+        from gaf.lab.data import photos
+
+        numbers = uniform(draws(self.seed, self.epoch, torch.tensor(index), photos.NUMBERS))
+        images = torch.empty(len(index), 3, self.size, self.size, dtype=torch.uint8)
+        targets = torch.empty(len(index), dtype=torch.int64)
+        broken: dict[str, str] = {}
+        for row, wanted in enumerate(index):
+            for step in range(min(GIVE_UP, len(self.listing.paths))):
+                sample = (wanted + step) % len(self.listing.paths)
+                path = self.listing.folder / self.listing.paths[sample]
+                try:
+                    image = photos.decode(path)
+                except Exception as error:  # a decoder can fail in any way on a damaged file
+                    broken[str(path)] = _reason(error, str(path))
+                    continue
+                if self.augment:
+                    view = photos.training_view(image, self.size, numbers[row].tolist())
+                else:
+                    view = photos.validation_view(image, self.size)
+                images[row], targets[row] = photos.tensor(view), self.listing.targets[sample]
+                break
+            else:
+                return _ImageBatch(images, targets, broken, hopeless=True)
+        return _ImageBatch(images, targets, broken, hopeless=False)
+
+
+class FolderSource:
+    """The images of a folder, read when they are needed.
+
+    A broken image is replaced by the next readable one in the order of the listing (nearly always of the same
+    class), with that one's label, so that batches keep their size. It is named once in a warning and kept in
+    ``broken``. In an evaluation, the neighbour of a broken image counts twice.
+
+    Args:
+        name: the name it was loaded by.
+        listing: the images.
+        size: side of the square that the model sees.
+        augment: random parts and flips, or the centre.
+        workers: processes; 0: this one.
+        strict: whether a broken image is an error.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        listing: FolderListing,
+        *,
+        size: int = SIZE,
+        augment: bool = False,
+        workers: int = 2,
+        strict: bool = False,
+    ) -> None:
+        self.name, self.listing, self.augment = name, listing, augment
+        self.workers, self.strict = workers, strict
+        self.classes = listing.classes
+        self.shape = (3, size, size)
+        self.broken: dict[str, str] = {}  # path -> reason, of the images met so far
+
+    def __len__(self) -> int:
+        return len(self.listing.paths)
+
+    @property
+    def targets(self) -> Tensor:
+        """The label of each image, int64 [N]."""
+        return torch.as_tensor(self.listing.targets)
+
+    @cached_property
+    def fingerprint(self) -> dict[str, str]:
+        """Of names and sizes: reading all of ImageNet for a checksum would take longer than a small run."""
+        return {f"{self.listing.folder.name}/": self.listing.fingerprint()}
+
+    def batches(
+        self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs float32 [B, 3, size, size], targets int64 [B], normalised on the device."""
+        for each in indices:
+            if len(each) and not 0 <= int(each.min()) <= int(each.max()) < len(self):
+                raise IndexError(
+                    f"{self.name} has no sample {int(each.max())} (it has {len(self)})"
+                )
+        scale, shift = scale_and_shift(MEAN, STD, 255.0, device)
+        reader = _FolderReader(self.listing, self.shape[1], self.augment, seed, epoch)
+        pin = device.type == "cuda"
+        # without a name: the traceback of an error would keep it, and with it the workers
+        for images, targets, broken, hopeless in read_ahead(reader, indices, self.workers, pin=pin):
+            self._note(broken, hopeless)
+            inputs = images.to(device, non_blocking=True).float().mul_(scale).add_(shift)
+            yield inputs, targets.to(device, non_blocking=True)
+
+    def _note(self, broken: dict[str, str], hopeless: bool) -> None:
+        for path, reason in broken.items():
+            if self.strict:
+                raise DamagedFile(f"{path} is broken ({reason}): replace or remove it")
+            if path not in self.broken:
+                self.broken[path] = reason
+                message = (
+                    f"{path} is broken ({reason}), the next image takes its place; broken so far: "
+                )
+                warnings.warn(BrokenImage(f"{message}{len(self.broken)}"), stacklevel=3)
+        if hopeless:
+            path, reason = next(iter(broken.items()))
+            raise DamagedFile(f"no image can be read from {path} on ({reason})")
+
+
+def _reason(error: Exception, path: str) -> str:
+    """A few words; Pillow repeats the path."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(text.replace(f" {path!r}", "").split())

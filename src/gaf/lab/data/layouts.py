@@ -14,9 +14,8 @@ from torch import Tensor
 
 from gaf.lab.data.augment import CropFlip
 from gaf.lab.data.download import LARGEST
-from gaf.lab.data.errors import DataError, DatasetMissing
-from gaf.lab.data.folder_source import SIZE, FolderSource
-from gaf.lab.data.imagefolder import scan
+from gaf.lab.data.files import DataError, DatasetMissing
+from gaf.lab.data.imagefolder import SIZE, FolderSource, scan
 from gaf.lab.data.sources import ImageRecords, Source, TensorSource
 
 SPLITS = ("train", "test")

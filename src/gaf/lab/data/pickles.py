@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gaf.common.unpickling import Refused, Unpickler
-from gaf.lab.data.errors import DamagedFile, reason
+from gaf.lab.data.files import DamagedFile, reason
 
 
 class _DType:

@@ -14,9 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gaf.lab.data import files
-from gaf.lab.data.draws import below, draws
-from gaf.lab.data.errors import DamagedFile, DataError
+from gaf.lab.data.augment import below, draws
+from gaf.lab.data.files import DamagedFile, DataError, read_file
 from gaf.lab.data.layouts import Dataset, Options
 
 SIZE = 64  # characters of a window
@@ -100,7 +99,7 @@ class TextDataset(Dataset):
 
 def read(path: Path) -> tuple[Tensor, tuple[str, ...], str]:
     """The text as places among its own characters in order, those characters, and the file's checksum."""
-    content, digest = files.read(path)
+    content, digest = read_file(path)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

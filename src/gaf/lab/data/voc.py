@@ -22,9 +22,13 @@ import torch
 from torch import Tensor
 
 from gaf.common.errors import GafError
-from gaf.lab.data import files
-from gaf.lab.data.errors import DamagedFile
-from gaf.lab.data.names import VOC
+from gaf.lab.data.files import DamagedFile, read_file
+
+VOC = (  # the classes, in the order of their labels
+    *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
+    *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa"),
+    *("train", "tvmonitor"),
+)
 
 LARGEST = 1 << 20  # bytes: hundreds of objects fit into a tenth of it
 NUMBER = {name: label for label, name in enumerate(VOC)}
@@ -81,7 +85,7 @@ def scan(
             if image.name not in present[year]:
                 raise DamagedFile(f"{image} is missing, though {where} lists it")
             annotation = year / "Annotations" / f"{name}.xml"
-            content, checksum = files.read(annotation, LARGEST)
+            content, checksum = read_file(annotation, LARGEST)
             found.append(parse(content, annotation, image))
         except DamagedFile as error:
             if problems is None:
@@ -203,7 +207,7 @@ def _box(element: Element, name: str, size: tuple[int, int], path: Path) -> tupl
 
 def _names(path: Path, digest: hashlib._Hash) -> list[str]:
     """The first word of each line."""
-    content, checksum = files.read(path)
+    content, checksum = read_file(path)
     digest.update(checksum.encode())
     words = [
         line.split()[0] for line in content.decode("utf-8", "replace").splitlines() if line.strip()

@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
 from gaf.lab.data import voc
-from gaf.lab.data.errors import DamagedFile, DataError
+from gaf.lab.data.files import DamagedFile, DataError
 from gaf.lab.data.layouts import Dataset, Options
-from gaf.lab.data.names import VOC
-from gaf.lab.data.workers import read_ahead
+from gaf.lab.data.sources import read_ahead
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -30,7 +29,7 @@ class VocImages:
         workers: processes that read them; 0: this one.
     """
 
-    classes = VOC
+    classes = voc.VOC
 
     def __init__(self, name: str, listing: voc.VocListing, *, augment: bool, workers: int) -> None:
         self.name, self.listing, self.augment, self.workers = name, listing, augment, workers

@@ -22,8 +22,7 @@ import torch
 
 from gaf.common import files, tensor_files
 from gaf.common.errors import GafError
-from gaf.lab.engine.distributed import everyones
-from gaf.lab.engine.fabric import Fabric
+from gaf.lab.engine.distributed import Fabric, everyones
 from gaf.lab.engine.folder import read_config
 from gaf.lab.engine.shards import put_together, take_apart
 

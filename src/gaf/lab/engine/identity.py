@@ -1,19 +1,30 @@
-"""What decides a run beside its config: the code and the data that the config names, as they are now.
+"""What decides a run beside its config, and what it was made with.
 
-A built-in part (the engine, a kind of task, a model, a rule, a function) counts by a version, which is kept
-beside it and raised when the same config gives other numbers. What a user wrote counts by the bytes of its
-files, data by the checksums of its sources. The commit does not count: most changes do not concern a run.
+The identity is the code and the data that the config names, as they are now. A built-in part (the engine, a
+kind of task, a model, a rule, a function) counts by a version, which is kept beside it and raised when the
+same config gives other numbers. What a user wrote counts by the bytes of its files, data by the checksums of
+its sources. The commit does not count: most changes do not concern a run.
+
+The environment is where and with which versions a run was made. Not who: no host name, no user name.
 """
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
+import os
+import platform
+import re
+import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import torch
 from pydantic import JsonValue
 
 import gaf
@@ -22,6 +33,7 @@ from gaf.lab.engine.config import Config, OptimizerConfig, RunConfig, TaskConfig
 from gaf.optim.settings import as_setting
 
 if TYPE_CHECKING:
+    from gaf.lab.engine.distributed import Fabric
     from gaf.lab.tasks import Task
 
 
@@ -148,3 +160,64 @@ def _data(task: Task) -> dict[str, dict]:
     with redirect_stdout(sys.stderr):
         sources = {"train": task.train_source(), "test": task.test_source()}
         return {split: dict(source.fingerprint) for split, source in sources.items()}
+
+
+PACKAGES = ("torch", "lightning-fabric", "numpy", "pydantic", "pillow", "scikit-learn")
+
+
+def facts(fabric: Fabric, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that is not in the config but may explain a difference."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {
+        "command": sys.argv,
+        "versions": versions(),
+        "system": platform.platform(),
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "device": device_name(fabric.device),
+        "processes": fabric.world_size,
+        "threads": torch.get_num_threads(),
+        "git": git_revision(Path.cwd()),
+        "data": data,
+        "time": {"began": now.isoformat(timespec="seconds")},
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python, gaf and what trainings depend on."""
+    found = {"python": platform.python_version(), "gaf": gaf.__version__}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def device_name(device: torch.device) -> str:
+    """What a run computes on."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def cpu_model() -> str:
+    """The name the processor gives itself."""
+    info = Path("/proc/cpuinfo")
+    named = re.search("model name.*: (.*)", info.read_text("utf-8")) if info.exists() else None
+    return named[1] if named else platform.processor() or platform.machine()
+
+
+def git_revision(folder: Path) -> str | None:
+    """The commit of the project in a folder, with ``+`` where files have changed since; None without git."""
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit}+" if changed else commit
+
+
+def _git(folder: Path, *args: str) -> str:
+    done = subprocess.run(
+        ["git", *args], cwd=folder, capture_output=True, text=True, check=True, timeout=10
+    )
+    return done.stdout.strip()

@@ -16,7 +16,7 @@ import gaf
 from gaf.lab.engine.config import OptimizerConfig, ScheduleConfig
 
 if TYPE_CHECKING:
-    from gaf.lab.engine.fabric import Fabric
+    from gaf.lab.engine.distributed import Fabric
 
 RULES = {"sgd": gaf.SGD, "adam": gaf.Adam, "adamw": gaf.AdamW}
 TINY = 1e-30  # a gradient that is 0 has no direction, and stays 0

@@ -9,18 +9,16 @@ import torch
 
 from gaf.common.errors import GafError
 from gaf.common.files import FULL, DiskFull, write_json
-from gaf.lab.engine import checkpoint, environment, rng
+from gaf.lab.engine import checkpoint, rng
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.engine.distributed import make_fabric
-from gaf.lab.engine.fabric import Fabric
+from gaf.lab.engine.distributed import Fabric, make_fabric
 from gaf.lab.engine.folder import Result, read_result
-from gaf.lab.engine.identity import identify
+from gaf.lab.engine.identity import facts, identify
 from gaf.lab.engine.loop import fit
 from gaf.lab.engine.optimizers import make_optimizer
-from gaf.lab.engine.progress import Progress
-from gaf.lab.engine.sampler import Sampler
-from gaf.lab.engine.signals import Wish, listening
+from gaf.lab.engine.progress import Progress, Wish, listening
+from gaf.lab.engine.rng import Sampler
 from gaf.lab.engine.state import Run, go_on
 from gaf.lab.tasks import Task, load_task
 
@@ -76,7 +74,7 @@ def _train(config: RunConfig, folder: Path, progress: Progress, wish: Wish) -> R
             run.progress = progress
             stack.enter_context(folders.locked(folder))
             folders.check(folder, config)  # again: another process may have begun meanwhile
-            folders.begin(folder, config, identity, environment.facts(fabric, identity.data))
+            folders.begin(folder, config, identity, facts(fabric, identity.data))
         fabric.barrier()
         go_on(run)
         if run.records is not None:

@@ -19,11 +19,10 @@ from torch import nn
 from gaf.common.errors import GafError
 from gaf.lab.engine import checkpoint, rng, shards
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.engine.fabric import Fabric
-from gaf.lab.engine.progress import Progress
+from gaf.lab.engine.distributed import Fabric
+from gaf.lab.engine.progress import Progress, Wish
 from gaf.lab.engine.record import EVENTS, METRICS, Records, size_of
-from gaf.lab.engine.sampler import Sampler
-from gaf.lab.engine.signals import Wish
+from gaf.lab.engine.rng import Sampler
 from gaf.lab.tasks.base import Task
 
 KEYS = {"model", "optimizer", "scaler", "state", "loss_sum", "lengths"}  # of a checkpoint

@@ -17,17 +17,16 @@ from torch import Tensor
 from gaf.common.errors import GafError
 from gaf.lab.data import photos
 from gaf.lab.data.augment import scale_and_shift
-from gaf.lab.data.errors import reason
-from gaf.lab.data.folder_source import MEAN, STD
-from gaf.lab.data.names import VOC
+from gaf.lab.data.files import reason
+from gaf.lab.data.imagefolder import MEAN, STD
+from gaf.lab.data.voc import VOC
 from gaf.lab.engine import checkpoint
 from gaf.lab.engine.checkpoint import find
 from gaf.lab.engine.folder import read_config
 from gaf.lab.landscape.slices_directions import check_state
-from gaf.lab.tasks.detection.defaults import SIZE
-from gaf.lab.tasks.detection.nms import detect
+from gaf.lab.tasks.detection.augment import view
+from gaf.lab.tasks.detection.boxes import SIZE, detect
 from gaf.lab.tasks.detection.ssd import SSD300
-from gaf.lab.tasks.detection.views import view
 from gaf.lab.tasks.models import build
 
 GOLDEN = 0.618034  # of the circle of hues from one class to the next: neighbours look different

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
 from gaf.lab.tasks.detection import augment
-from gaf.lab.tasks.detection.augment import Colours, Window, boxes_in, random_window
-from gaf.lab.tasks.detection.views import view
+from gaf.lab.tasks.detection.augment import Colours, Window, boxes_in, random_window, view
 from tests.lab.tasks.detection import brute
 
 edge = st.floats(0, 1, width=32)

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaf.lab.tasks.detection import boxes, loss, nms
-from gaf.lab.tasks.detection.defaults import GRIDS, default_boxes
+from gaf.lab.tasks.detection import boxes, loss
+from gaf.lab.tasks.detection.boxes import GRIDS, default_boxes
 from tests.lab.tasks.detection import brute
 
 DEFAULTS = default_boxes()
@@ -181,7 +181,7 @@ def test_hard_negatives_end_where_there_are_no_more():
 @given(st.integers(0, 10_000), st.integers(0, 40), st.sampled_from((0.2, 0.45, 0.7)))
 def test_suppression_is_greedy(seed, count, threshold):
     there = random_boxes(3, count, seed=seed)
-    kept = nms.suppress(there, torch.ones(3, count, dtype=torch.bool), threshold)
+    kept = boxes.suppress(there, torch.ones(3, count, dtype=torch.bool), threshold)
     for row in range(3):
         assert kept[row].nonzero()[:, 0].tolist() == brute.suppressed(
             there[row].tolist(), threshold
@@ -192,7 +192,7 @@ def test_suppression_of_a_chain():
     """Each box overlaps the next only: every second one stays, which takes many rounds to settle."""
     start = torch.arange(40) * 0.3
     chain = torch.stack((start, torch.zeros(40), start + 1, torch.ones(40)), dim=1)
-    kept = nms.suppress(chain, torch.ones(40, dtype=torch.bool), 0.5)
+    kept = boxes.suppress(chain, torch.ones(40, dtype=torch.bool), 0.5)
     assert kept.tolist() == [i % 2 == 0 for i in range(40)]
 
 
@@ -204,7 +204,7 @@ def test_detections_of_a_network():
     logits[0, 8000, [0, 8]] = torch.tensor([0.0, 2.0])
     numbers = torch.zeros(2, 8732, 4)
     numbers[0, 101] = boxes.encode(boxes.to_edges(DEFAULTS[100]), DEFAULTS[101])
-    found = nms.detect(logits, numbers, DEFAULTS)
+    found = boxes.detect(logits, numbers, DEFAULTS)
     assert found.shape == (2, 200, 6)
     assert found[0, :2, 0].tolist() == [2, 7]
     sure = [1 / (1 + math.exp(-4)), 1 / (1 + math.exp(-2))]
@@ -222,7 +222,7 @@ def detections_of(edges, scores):
     logits = torch.zeros(1, len(edges), 2)
     logits[0, :, 1] = torch.logit(torch.tensor(scores))
     numbers = boxes.encode(torch.tensor(edges), defaults)[None]
-    found = nms.detect(logits, numbers, defaults)[0]
+    found = boxes.detect(logits, numbers, defaults)[0]
     return found[found[:, 0] >= 0]
 
 
@@ -234,7 +234,7 @@ def test_outputs_that_are_not_finite_give_no_detection(what, bad):
     given = {"logits": torch.zeros(1, 251, 2), "numbers": torch.zeros(1, 251, 4)}
     given["logits"][0, :, 1] = torch.cat((torch.full((250,), 5.0), torch.tensor([3.0])))
     given[what][0, :250, 1] = bad
-    found = nms.detect(given["logits"], given["numbers"], defaults)[0]
+    found = boxes.detect(given["logits"], given["numbers"], defaults)[0]
     assert found.isfinite().all()
     assert found[found[:, 0] >= 0][:, 1].tolist() == pytest.approx([1 / (1 + math.exp(-3))])
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from gaf.lab.data.names import VOC
+from gaf.lab.data.voc import VOC
 from gaf.lab.engine.config import TaskConfig, override
 from gaf.lab.engine.run import read_result, train
 from gaf.lab.study import recipes
 from gaf.lab.study.recipes import paper
 from gaf.lab.tasks import load_task
-from gaf.lab.tasks.detection.task import Detection
+from gaf.lab.tasks.detection import Detection
 from tests.lab.engine.processes import together
 
 BASE = "small-voc-ssd300-sgdm"

@@ -18,7 +18,7 @@ from gaf.lab.data import DataError, DatasetMissing, voc
 from gaf.lab.data.catalog import DATASETS
 from gaf.lab.data.check import check
 from gaf.lab.data.get import get
-from gaf.lab.data.names import VOC
+from gaf.lab.data.voc import VOC
 from gaf.lab.tasks.detection.source import VocSource
 from tests.lab.data.samples import packed
 from tests.lab.data.server import Site, serve

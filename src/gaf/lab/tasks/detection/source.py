@@ -13,14 +13,13 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset as TorchDataset
 
 from gaf.lab.data import voc
-from gaf.lab.data.augment import scale_and_shift
-from gaf.lab.data.draws import BITS, draws
-from gaf.lab.data.errors import DamagedFile
-from gaf.lab.data.folder_source import MEAN, STD
+from gaf.lab.data.augment import BITS, draws, scale_and_shift
+from gaf.lab.data.files import DamagedFile
+from gaf.lab.data.imagefolder import MEAN, STD
+from gaf.lab.data.sources import read_ahead
 from gaf.lab.data.voc_images import VocImages, decoded
-from gaf.lab.data.workers import read_ahead
 from gaf.lab.tasks.detection.augment import Window, boxes_in, random_colours, random_window
-from gaf.lab.tasks.detection.defaults import SIZE
+from gaf.lab.tasks.detection.boxes import SIZE
 from gaf.lab.tasks.detection.loss import NOTHING
 from gaf.lab.tasks.detection.metric import Objects
 
@@ -65,7 +64,7 @@ class _Reader(TorchDataset[_Read]):
         )
 
     def _sample(self, index: int) -> tuple[Tensor, Tensor, Tensor]:
-        from gaf.lab.tasks.detection.views import view
+        from gaf.lab.tasks.detection.augment import view
 
         listing = self.listing
         image = decoded(listing, index)

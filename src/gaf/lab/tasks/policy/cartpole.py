@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gaf.lab.data.draws import draws, uniform
-from gaf.lab.data.errors import DataError
+from gaf.lab.data.augment import draws, uniform
+from gaf.lab.data.files import DataError
 
 ID = "CartPole-v1"
 STEPS = 500  # that an episode has at most; each gives a reward of 1
