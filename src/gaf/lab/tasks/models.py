@@ -11,28 +11,25 @@ from torch import nn
 
 from gaf.common.errors import GafError
 from gaf.common.texts import did_you_mean
-from gaf.lab.tasks.classification.models.densenet import densenet_cifar
-from gaf.lab.tasks.classification.models.dpn import dpn26_cifar
-from gaf.lab.tasks.classification.models.googlenet import googlenet_cifar
-from gaf.lab.tasks.classification.models.layers import is_count
-from gaf.lab.tasks.classification.models.mlp import MLP
-from gaf.lab.tasks.classification.models.preact_resnet import preact_resnet_cifar
-from gaf.lab.tasks.classification.models.regnet import regnetx_200mf_cifar
-from gaf.lab.tasks.classification.models.resnet import (
-    resnet_cifar,
-    resnet_imagenet,
-    se_resnet_imagenet,
+from gaf.lab.tasks.classification.densenet import densenet_cifar, dpn26_cifar
+from gaf.lab.tasks.classification.googlenet import googlenet_cifar
+from gaf.lab.tasks.classification.layers import is_count
+from gaf.lab.tasks.classification.resnet import (
+    preact_resnet_cifar,
+    regnetx_200mf_cifar,
+    resnet,
+    thin_resnet_cifar,
 )
-from gaf.lab.tasks.classification.models.small import digits_cnn, thin_resnet_cifar
+from gaf.lab.tasks.classification.small import MLP, digits_cnn
 from gaf.lab.tasks.detection.ssd import SSD300
 from gaf.lab.tasks.language.transformer import Transformer
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet8-cifar": partial(thin_resnet_cifar, 8),
-    "resnet18-cifar": partial(resnet_cifar, 18),
+    "resnet18-cifar": partial(resnet, 18, "cifar", False),
     "resnet20-cifar": partial(thin_resnet_cifar, 20),
-    "resnet34-cifar": partial(resnet_cifar, 34),
-    "resnet50-cifar": partial(resnet_cifar, 50),
+    "resnet34-cifar": partial(resnet, 34, "cifar", False),
+    "resnet50-cifar": partial(resnet, 50, "cifar", False),
     "preact-resnet34-cifar": partial(preact_resnet_cifar, 34),
     "preact-resnet50-cifar": partial(preact_resnet_cifar, 50),
     "densenet121-cifar": partial(densenet_cifar, 121, 12),
@@ -40,12 +37,12 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "dpn26-cifar": dpn26_cifar,
     "googlenet-cifar": googlenet_cifar,
     "regnetx-200mf-cifar": regnetx_200mf_cifar,
-    "resnet18-imagenet": partial(resnet_imagenet, 18),
-    "resnet34-imagenet": partial(resnet_imagenet, 34),
-    "resnet50-imagenet": partial(resnet_imagenet, 50),
-    "se-resnet18-imagenet": partial(se_resnet_imagenet, 18),
-    "se-resnet34-imagenet": partial(se_resnet_imagenet, 34),
-    "se-resnet50-imagenet": partial(se_resnet_imagenet, 50),
+    "resnet18-imagenet": partial(resnet, 18, "imagenet", False),
+    "resnet34-imagenet": partial(resnet, 34, "imagenet", False),
+    "resnet50-imagenet": partial(resnet, 50, "imagenet", False),
+    "se-resnet18-imagenet": partial(resnet, 18, "imagenet", True),
+    "se-resnet34-imagenet": partial(resnet, 34, "imagenet", True),
+    "se-resnet50-imagenet": partial(resnet, 50, "imagenet", True),
     "digits-cnn": digits_cnn,
     "mlp": MLP,
 }

@@ -113,7 +113,7 @@ PLACES = (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28)  # of VGG-16's convolu
 def whole_vgg() -> dict[str, torch.Tensor]:
     """The shapes of torchvision's file; noise that takes little memory, as one row is repeated."""
     found, fan_in = {}, 3
-    for place, fan_out in zip(PLACES, [c for stage in ssd.STAGES for c in stage], strict=True):
+    for place, fan_out in zip(PLACES, [c for stage in ssd.VGG_STAGES for c in stage], strict=True):
         found[f"features.{place}.weight"] = torch.randn(fan_out, fan_in, 3, 3)
         found[f"features.{place}.bias"] = torch.randn(fan_out)
         fan_in = fan_out
@@ -126,13 +126,13 @@ def whole_vgg() -> dict[str, torch.Tensor]:
 
 @pytest.fixture
 def base() -> torch.nn.ModuleDict:
-    return torch.nn.ModuleDict(ssd.stages(3, 1.0))
+    return torch.nn.ModuleDict(ssd.vgg_stages(3, 1.0))
 
 
 def test_weights_of_torchvision(whole_vgg, base, tmp_path):
     path = tmp_path / "vgg16.pth"
     torch.save(whole_vgg, path)
-    ssd.load(base, str(path))
+    ssd.load_vgg(base, str(path))
     state = base.state_dict()
     assert torch.equal(state["conv1.conv1.weight"], whole_vgg["features.0.weight"])
     assert torch.equal(state["conv5.conv3.bias"], whole_vgg["features.28.bias"])
@@ -150,7 +150,7 @@ def test_weights_with_reduced_layers(whole_vgg, base, tmp_path):
     reduced |= {"33.weight": torch.randn(1024, 1024, 1, 1), "33.bias": torch.randn(1024)}
     path = tmp_path / "vgg16_reducedfc.pth"
     torch.save(reduced, path)
-    ssd.load(base, str(path))
+    ssd.load_vgg(base, str(path))
     # they expect x - mean with x of 0 to 255; an image normalised by the deviation gives the same
     pixel = torch.rand(1, 3, 3, 3) * 255 - 120
     normalised = pixel / (torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1) * 255)
@@ -188,7 +188,7 @@ def test_bad_files(content, reason, tmp_path, capsys):
     elif content is not None:
         torch.save(content, path)
     with pytest.raises(ValueError, match=reason) as caught:
-        ssd.load(torch.nn.ModuleDict(ssd.stages(3, 1.0)), str(path))
+        ssd.load_vgg(torch.nn.ModuleDict(ssd.vgg_stages(3, 1.0)), str(path))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not capsys.readouterr().out

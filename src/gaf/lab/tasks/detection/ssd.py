@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from gaf.common import tensor_files
 from gaf.common.errors import GafError
 from gaf.common.unpickling import Refused
-from gaf.lab.tasks.classification.models.layers import scaled
+from gaf.lab.tasks.classification.layers import scaled
 from gaf.lab.tasks.detection.boxes import GRIDS, default_boxes
 
 VGG_STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gaf.common.errors import GafError
-from gaf.lab.tasks.classification.models.layers import is_count
+from gaf.lab.tasks.classification.layers import is_count
 
 STD = 0.02
 WIDER = 4  # numbers within a feed-forward branch, for each outside

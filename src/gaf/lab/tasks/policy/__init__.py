@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor
 from gaf.common.errors import GafError
 from gaf.common.texts import did_you_mean
 from gaf.lab.tasks.base import Task
-from gaf.lab.tasks.classification.models.layers import is_count
+from gaf.lab.tasks.classification.layers import is_count
 from gaf.lab.tasks.policy.cartpole import Episodes, Noise, begin
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +79,37 @@ class ConvNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.stages(self.stem(images)).mean((2, 3)))
+
+
+def stacked(
+    stem: nn.Module,
+    channels: int,
+    depths: Sequence[int],
+    block: Callable[[int, int, int], nn.Module],
+    classes: int,
+) -> ConvNet:
+    """Stages of blocks, each of which gets what the one before gives.
+
+    Args:
+        stem: from the image to the first feature maps.
+        channels: of these.
+        depths: blocks in each stage.
+        block: makes one from its stage, its place in it and its input channels; it has a ``fan_out``.
+        classes: how many numbers come out.
+    """
+    stages: OrderedDict[str, nn.Module] = OrderedDict()
+    for stage, count in enumerate(depths):
+        blocks = nn.Sequential()
+        for place in range(count):
+            blocks.append(made := block(stage, place, channels))
+            channels = made.fan_out  # type: ignore[assignment]
+        stages[f"stage{stage + 1}"] = blocks
+    return ConvNet(stem, stages, channels, classes)
+
+
+def halving(stage: int, place: int) -> int:
+    """The stride of a block: each stage but the first begins with half the height and width."""
+    return 2 if stage > 0 and place == 0 else 1
 
 
 def initialise_he(model: nn.Module) -> nn.Module:

@@ -1,7 +1,11 @@
-"""Plain deep perceptrons: no shortcut, no norm. With a sigmoid and some depth, gradients vanish."""
+"""Models for a laptop: plain perceptrons and a digits CNN.
+
+The perceptrons have no shortcut and no norm. With a sigmoid and some depth, gradients vanish.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from itertools import pairwise
 
 import torch
@@ -9,7 +13,7 @@ from torch import Tensor, nn
 
 from gaf.common.errors import GafError
 from gaf.common.texts import did_you_mean
-from gaf.lab.tasks.classification.models.layers import is_count
+from gaf.lab.tasks.classification.layers import ConvNet, is_count
 
 ACTIVATIONS = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": torch.relu}
 
@@ -56,3 +60,19 @@ class MLP(nn.Module):
         for layer in self.hidden:
             x = ACTIVATIONS[self.activation](layer(x))
         return self.head(x)
+
+
+def digits_cnn(*, classes: int, in_channels: int = 1) -> nn.Module:
+    """Three convolutions for 8 x 8 digits, without batch norm.
+
+    Each sample is computed by itself, so batches can be cut in any way without changing the gradient.
+    """
+    stem = nn.Sequential(OrderedDict(conv=nn.Conv2d(in_channels, 16, 3, padding=1), relu=nn.ReLU()))
+    stages = OrderedDict[str, nn.Module](
+        conv1=nn.Conv2d(16, 32, 3, padding=1),
+        relu1=nn.ReLU(),
+        pool=nn.MaxPool2d(2),
+        conv2=nn.Conv2d(32, 64, 3, padding=1),
+        relu2=nn.ReLU(),
+    )
+    return ConvNet(stem, stages, 64, classes)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gaf.common.errors import GafError
-from gaf.lab.tasks.classification.models.layers import ConvNet, chosen_depths, conv_norm, scaled
+from gaf.lab.tasks.classification.layers import ConvNet, chosen_depths, conv_norm, scaled
 
 # The convolutions keep the bias that the batch norm after them makes idle: the published counts have it.
 _conv = partial(conv_norm, bias=True)

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from tests.lab.tasks.classification.models.test_models import COUNTS
+from tests.lab.tasks.classification.test_models import COUNTS
 
-PAGE = Path(__file__).resolve().parents[5] / "docs" / "models.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "models.md"
 
 
 def test_list_of_models():
