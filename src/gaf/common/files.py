@@ -7,12 +7,16 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from gaf.common.errors import GafError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a write says where there is no room
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)  # a file system that has none
+LOCK = ".lock"  # in a folder that one process at a time writes to
 LARGEST = 16 << 20  # bytes of a JSON file of ours: a comparison of 20,000 runs takes 5 million
 LONGEST = 1 << 17  # characters of a text in one: what an argument of a command can have on Linux
 
@@ -31,6 +35,26 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def locked(folder: Path, refusal: GafError) -> Iterator[None]:
+    """Have a folder to oneself; the lock goes with the process. Raises ``refusal`` where another has it."""
+    from filelock import FileLock, Timeout  # torch brings it
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise refusal from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def read_whole(path: Path, largest: int = LARGEST) -> bytes:

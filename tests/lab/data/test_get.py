@@ -1,6 +1,5 @@
 """Getting a dataset from a real server: whole in its place, or nothing; stopped at any moment, it goes on."""
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -9,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gaf.common.errors import GafError
+from gaf.common.files import locked
 from gaf.lab.data import DataError, download, files, get, load
 from gaf.lab.data.catalog import DATASETS
 from tests.lab.data.samples import ARCHIVE, cifar_files, cifar_from, mnist_from, packed
@@ -95,7 +96,7 @@ def test_kill_9_while_unpacking(data_dir, tmp_path):
     many = {f"cifar-100-binary/more/{i}": b"x" for i in range(4_000)}
     content = packed({**cifar_files(data_dir), **many})
     archive, root = tmp_path / "archive", tmp_path / "root"
-    files.write_bytes(content)
+    archive.write_bytes(content)
     deep = root / ".cifar-100-binary.unpacking/cifar-100-binary/more"
     with serve(Site({f"/{ARCHIVE}": content})) as site:
         for moment in (0, 1_000):
@@ -260,13 +261,9 @@ def test_a_subset_does_not_stand_in_the_way(site, dataset, tmp_path, data_dir, c
 
 
 def test_two_commands_at_once(dataset, tmp_path):
-    handle = os.open(tmp_path, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.raises(DataError, match="another command"):
-            bring(dataset, tmp_path)
-    finally:
-        os.close(handle)
+    held = locked(tmp_path, GafError("the test has it to itself"))
+    with held, pytest.raises(DataError, match="another command"):
+        bring(dataset, tmp_path)
     bring(dataset, tmp_path)
 
 

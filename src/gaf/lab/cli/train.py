@@ -180,11 +180,11 @@ def _plain(result: Result) -> dict[str, Any]:
 def _sentence(result: Result) -> str:
     if result.diverged:
         return f"{result.name}: diverged at step {result.steps}, in {result.folder}"
-    from gaf.lab.engine.folder import told
+    from gaf.lab.engine.folder import summary
 
     return (
-        f"{result.name}: {told(result.final)} after {result.steps} steps of {result.seconds_per_step:.3g} s, "
-        f"in {result.folder}"
+        f"{result.name}: {summary(result.final)} after {result.steps} steps of "
+        f"{result.seconds_per_step:.3g} s, in {result.folder}"
     )
 
 

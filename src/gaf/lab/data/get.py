@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gaf.common.files import sync_folder
+from gaf.common.files import locked, sync_folder
 from gaf.lab.data.download import Report, Say, fetch, md5_of
 from gaf.lab.data.files import DataError, extract
 from gaf.lab.data.layouts import Dataset, Download, Layout
@@ -54,8 +54,7 @@ def get(
     if not wanted.downloads:
         raise DataError(f"{dataset.name} cannot be downloaded; {dataset.how_to_get(root)}")
     downloads = [_moved(each, mirror) for each in wanted.downloads]
-    root.mkdir(parents=True, exist_ok=True)
-    with _alone_in(root):
+    with locked(root, DataError(f"another command is writing into {root}: wait for it to end")):
         folder = root / wanted.folders[0]
         if wanted.unpacked:
             _get_archives(wanted, downloads, folder, root, announce, say)
@@ -149,22 +148,3 @@ def _get_archives(
         shutil.rmtree(unpacked, ignore_errors=True)
     for archive in ours:
         archive.unlink()
-
-
-@contextmanager
-def _alone_in(root: Path) -> Iterator[None]:
-    """One command at a time writes into a root, where the system can lock a folder."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    handle = os.open(root, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataError(f"another command is writing into {root}: wait for it to end") from None
-        yield
-    finally:
-        os.close(handle)

@@ -12,7 +12,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -21,26 +20,16 @@ from torch import Tensor, nn
 from gaf.common.errors import GafError
 from gaf.lab.engine.config import RunConfig
 
-
-@contextmanager
-def _absent(name: str) -> Iterator[None]:
-    """Have a package that was not imported yet look as if it were not installed."""
-    if name in sys.modules:
-        yield
-        return
-    sys.modules[name] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules[name]
-
-
-with _absent("torchmetrics"):
+_HIDDEN = {"torchmetrics"} - sys.modules.keys()  # looks as if it were not installed
+sys.modules.update(dict.fromkeys(_HIDDEN))  # type: ignore[arg-type]
+try:
     from lightning_fabric import Fabric
     from lightning_fabric.plugins import MixedPrecision
     from lightning_fabric.plugins.environments import TorchElasticEnvironment
     from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy
-
+finally:
+    for _name in _HIDDEN:
+        del sys.modules[_name]
 
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it announces each start
 
@@ -51,8 +40,9 @@ def make_fabric(config: RunConfig) -> Fabric:
     if TorchElasticEnvironment.detect():
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices
-    else:
-        _check_there_are(devices)
+    elif devices > (most := max(os.cpu_count() or 1, torch.cuda.device_count())):
+        # on CPUs a device is a process, and Fabric would start any number of them
+        raise GafError(f"devices={devices} is more than this machine has; set at most {most}")
     plugins = _precision(config)
     try:
         fabric = Fabric(
@@ -77,13 +67,6 @@ def make_fabric(config: RunConfig) -> Fabric:
 def _rest() -> None:
     """Let gloo's threads finish: one that lets go of a tensor while Python ends would abort the process."""
     time.sleep(1)
-
-
-def _check_there_are(devices: int) -> None:
-    """On CPUs a device is a process, and Fabric would start any number of them."""
-    most = max(os.cpu_count() or 1, torch.cuda.device_count())
-    if devices > most:
-        raise GafError(f"devices={devices} is more than this machine has; set at most {most}")
 
 
 def _strategy(name: str, processes: int) -> Any:
@@ -120,19 +103,13 @@ def _precision(config: RunConfig) -> list[Any]:
         return []
     if config.precision == "16-mixed" and config.strategy == "fsdp2":
         raise GafError("precision 16-mixed does not go with strategy fsdp2; use bf16-mixed")
-    device = _autocast_device(config.accelerator)
+    device = config.accelerator
+    if device == "auto":
+        backends = {"cuda": torch.cuda, "mps": torch.backends.mps}
+        there = [name for name, backend in backends.items() if backend.is_available()]
+        device = there[0] if there else "cpu"
     scaler = torch.amp.GradScaler(device) if config.precision == "16-mixed" else None
     return [MixedPrecision(config.precision, device, scaler=scaler)]
-
-
-def _autocast_device(accelerator: str) -> str:
-    if accelerator != "auto":
-        return accelerator
-    return "cuda" if torch.cuda.is_available() else "mps" if _has_mps() else "cpu"
-
-
-def _has_mps() -> bool:
-    return torch.backends.mps.is_available()
 
 
 def highest(fabric: Fabric, mine: int) -> int:
@@ -148,16 +125,16 @@ def everyones(fabric: Fabric, mine: Any) -> list[Any]:
     """A plain value of each process, on all of them."""
     if fabric.world_size == 1:
         return [mine]
-    found = [None] * fabric.world_size
-    torch.distributed.all_gather_object(found, mine)
-    return found
+    values = [None] * fabric.world_size
+    torch.distributed.all_gather_object(values, mine)
+    return values
 
 
 def gather_rows(fabric: Fabric, rows: dict[str, Tensor], samples: int) -> dict[str, Tensor]:
     """Rows of :func:`sampler.evaluation_indices` from all processes: each sample once, in the set's order."""
     if fabric.world_size == 1:
         return rows
-    found = dict(rows)  # in the task's order; the processes talk in that of the names
+    gathered = dict(rows)  # in the task's order; the processes talk in that of the names
     for name in sorted(rows):
         mine = rows[name].contiguous()
         # gloo has no booleans
@@ -165,5 +142,5 @@ def gather_rows(fabric: Fabric, rows: dict[str, Tensor], samples: int) -> dict[s
         parts = [torch.empty_like(sent) for _ in range(fabric.world_size)]
         torch.distributed.all_gather(parts, sent)
         # process r holds samples r, r + processes, ...
-        found[name] = torch.stack(parts, dim=1).flatten(0, 1)[:samples].to(mine.dtype)
-    return found
+        gathered[name] = torch.stack(parts, dim=1).flatten(0, 1)[:samples].to(mine.dtype)
+    return gathered

@@ -10,14 +10,14 @@ finished.json       the result, there when the run has ended
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
+from gaf.common import files
 from gaf.common.errors import GafError
 from gaf.common.files import read_json, write_json
 from gaf.lab.engine import config as configs
@@ -25,7 +25,7 @@ from gaf.lab.engine.config import Config, Number, RunConfig, Whole, explain
 from gaf.lab.engine.identity import RunIdentity
 
 CONFIG, IDENTITY, ENVIRONMENT = "config.json", "identity.json", "environment.json"
-FINISHED, LOCK = "finished.json", ".lock"
+FINISHED = "finished.json"
 
 # Where a run is computed, as opposed to what: these may change from one session to the next.
 WHERE = ("accelerator", "strategy", "devices", "nodes")
@@ -70,10 +70,11 @@ def read_identity(folder: Path) -> RunIdentity | None:
 
 def check(folder: Path, config: RunConfig) -> bool:
     """Whether the folder holds this very run; GafError where it holds something else."""
-    if not folder.exists() or (folder.is_dir() and not _visible(folder)):
-        return False
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise GafError(f"{folder} is not a folder")
+    # a start that was killed leaves nothing but hidden files
+    if not folder.exists() or all(path.name.startswith(".") for path in folder.iterdir()):
+        return False
     if not (folder / CONFIG).is_file():
         raise GafError(f"{folder} is not empty and holds no run; choose another folder")
     difference = first_difference(read_config(folder), config)
@@ -102,11 +103,6 @@ def check_identity(folder: Path, identity: RunIdentity) -> None:
         )
 
 
-def _visible(folder: Path) -> list[Path]:
-    """What was not left by a start that was killed."""
-    return [path for path in folder.iterdir() if not path.name.startswith(".")]
-
-
 def first_difference(there: RunConfig, here: RunConfig) -> str:
     """The first key in which two configs differ, '' where they do not."""
     flat_there, flat_here = _flat(there.model_dump()), _flat(here.model_dump())
@@ -118,13 +114,11 @@ def first_difference(there: RunConfig, here: RunConfig) -> str:
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            found |= _flat(value, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = value
-    return found
+        nested = isinstance(value, dict) and value
+        values |= _flat(value, f"{prefix}{key}.") if nested else {prefix + key: value}
+    return values
 
 
 def begin(folder: Path, config: RunConfig, identity: RunIdentity, facts: dict[str, Any]) -> None:
@@ -144,31 +138,9 @@ def begin(folder: Path, config: RunConfig, identity: RunIdentity, facts: dict[st
         write_json(path, {**facts, "resumed": []})
 
 
-def recorded_threads(folder: Path) -> int | None:
-    """The threads a run began with; results depend on them in the last bit."""
-    return read_environment(folder).threads if (folder / ENVIRONMENT).is_file() else None
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> AbstractContextManager[None]:
     """Keep a second training out of the folder; a killed one leaves no lock behind."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise GafError(f"another process is training in {folder}") from None
-        except OSError:  # a file system without locks
-            pass
-        yield
-    finally:
-        os.close(handle)
+    return files.locked(folder, GafError(f"another process is training in {folder}"))
 
 
 class Result(Config):
@@ -202,11 +174,11 @@ class Result(Config):
         return self.score > self.chance if self.higher_is_better else self.score < self.chance
 
 
-def told(metrics: Mapping[str, float]) -> str:
-    """Figures in a line. Those with a slash in their name are details, recorded and not told.
+def summary(metrics: Mapping[str, float]) -> str:
+    """Figures in a line. Those with a slash in their name are details, recorded and not shown.
 
     Example:
-        >>> told({"mAP": 0.77714, "AP/dog": 0.8413})
+        >>> summary({"mAP": 0.77714, "AP/dog": 0.8413})
         'mAP 0.7771'
     """
     return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name)
@@ -217,8 +189,8 @@ def read_result(folder: Path) -> Result:
     path = folder / FINISHED
     if not path.is_file():
         raise GafError(f"the run in {folder} is not finished: there is no {FINISHED}")
-    found = read_json(path)
+    content = read_json(path)
     try:
-        return Result(**{**found, "folder": folder})
+        return Result(**{**content, "folder": folder})
     except ValidationError as error:
         raise GafError(f"{path} is damaged: {explain(error, Result)}") from None

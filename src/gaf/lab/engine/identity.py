@@ -29,7 +29,7 @@ from pydantic import JsonValue
 
 import gaf
 from gaf.functions.registry import function_type
-from gaf.lab.engine.config import Config, OptimizerConfig, RunConfig, TaskConfig, read
+from gaf.lab.engine.config import Config, OptimizerConfig, RunConfig, read
 from gaf.optim.settings import as_setting
 
 if TYPE_CHECKING:
@@ -92,16 +92,20 @@ def identify_all(configs: Iterable[RunConfig]) -> list[RunIdentity]:
     Raises:
         GafError: a task cannot be made, or its data is not there.
     """
+    from gaf.lab.tasks import load_task
+
     known: dict[str, tuple[int, dict]] = {}
-    found = []
+    identities = []
     for config in configs:
         # a model changes nothing about the data
         key = config.task.model_dump_json(exclude={"model", "model_options", "label_smoothing"})
         if key not in known:
-            task = _made(config.task)
+            # the command may print JSON, whatever a task of one's own prints
+            with redirect_stdout(sys.stderr):
+                task = load_task(config.task)
             known[key] = (task.version, _data(task))
-        found.append(_combined(config, *known[key]))
-    return found
+        identities.append(_combined(config, *known[key]))
+    return identities
 
 
 def _combined(config: RunConfig, task_version: int, data: dict) -> RunIdentity:
@@ -121,16 +125,13 @@ def _rule_versions(rule: OptimizerConfig) -> dict[str, int]:
     from gaf.lab.engine.optimizers import RULES
 
     f = as_setting(rule.activation)
-    found = {f"rule {rule.name}": RULES[rule.name].version}
+    versions = {f"rule {rule.name}": RULES[rule.name].version}
     if isinstance(f, gaf.Auto):
-        found |= {"function auto": f.version, f"function {f.function}": _version(f.function)}
+        inner = function_type(f.function)
+        versions |= {"function auto": f.version, f"function {f.function}": inner.version}
     elif f is not None and _ours(type(f).__module__):
-        found[f"function {f.name}"] = f.version
-    return found
-
-
-def _version(function: str) -> int:
-    return function_type(function).version
+        versions[f"function {f.name}"] = f.version
+    return versions
 
 
 def _source(config: RunConfig) -> dict[str, dict[str, str]]:
@@ -146,14 +147,6 @@ def _source(config: RunConfig) -> dict[str, dict[str, str]]:
 
 def _ours(module: str) -> bool:
     return module.partition(".")[0] == gaf.__name__
-
-
-def _made(config: TaskConfig) -> Task:
-    from gaf.lab.tasks import load_task
-
-    # the command may print JSON, whatever a task of one's own prints
-    with redirect_stdout(sys.stderr):
-        return load_task(config)
 
 
 def _data(task: Task) -> dict[str, dict]:

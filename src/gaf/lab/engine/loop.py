@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 import gaf
 from gaf.lab.engine import rng
 from gaf.lab.engine.distributed import everyones, gather_rows, highest
-from gaf.lab.engine.folder import told
+from gaf.lab.engine.folder import summary
 from gaf.lab.engine.optimizers import rate_factor, treat_gradients
 from gaf.lab.engine.progress import Interrupted
 from gaf.lab.engine.rng import Part, evaluation_indices
@@ -135,15 +135,15 @@ def evaluate(run: Run) -> None:
         gather = partial(gather_rows, fabric, samples=len(source))
         metrics = run.task.evaluate(run.model, interruptible(run, stream), gather)
     run.model.train()
-    found = {name: float(value) for name, value in metrics.items()}
-    score = run.task.score_of(found)
-    state.test, state.evaluated, run.saved = found, state.step, False
-    run.write("test", state.step, {"epoch": run.epoch, **found})
-    run.progress.say(f"step {state.step}/{run.total}: {told(found)}")
+    metrics = {name: float(value) for name, value in metrics.items()}
+    score = run.task.score_of(metrics)
+    state.test, state.evaluated, run.saved = metrics, state.step, False
+    run.write("test", state.step, {"epoch": run.epoch, **metrics})
+    run.progress.say(f"step {state.step}/{run.total}: {summary(metrics)}")
     if not math.isfinite(score):
         diverge(run, f"{run.task.score} is {score}")
     elif not state.best or run.task.is_better(score, run.task.score_of(state.best)):
-        state.best = {"step": state.step, **found}
+        state.best = {"step": state.step, **metrics}
 
 
 def interruptible(run: Run, stream: Iterable[Any]) -> Iterator[Any]:

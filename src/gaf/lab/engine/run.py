@@ -51,14 +51,20 @@ def train(
     there = folders.check(folder, config)
     if there and not resume:
         raise GafError(f"{folder} holds this run already")
-    threads = config.threads or (folders.recorded_threads(folder) if there else None)
+    threads = config.threads
+    if threads is None and (folder / folders.ENVIRONMENT).is_file():
+        threads = folders.read_environment(folder).threads  # results depend on them in the last bit
     try:
         with rng.own_settings(threads), listening() as wish:
             return _train(config, folder, progress or Progress(), wish)
     except OSError as error:
         if error.errno not in FULL:
             raise
-        raise DiskFull(_no_room(folder)) from error
+        whole = checkpoint.steps(folder / checkpoint.CHECKPOINTS)
+        kept = f"the checkpoint {whole[0].name} is whole" if whole else "there is no checkpoint yet"
+        raise DiskFull(
+            f"there is no room left for the run in {folder}; {kept}, free some space and resume"
+        ) from error
 
 
 def _train(config: RunConfig, folder: Path, progress: Progress, wish: Wish) -> Result:
@@ -120,9 +126,3 @@ def _result(run: Run) -> Result:
         folder=run.folder,
         chance=task.chance(),
     )
-
-
-def _no_room(folder: Path) -> str:
-    whole = checkpoint.steps(folder / checkpoint.CHECKPOINTS)
-    kept = f"the checkpoint {whole[0].name} is whole" if whole else "there is no checkpoint yet"
-    return f"there is no room left for the run in {folder}; {kept}, free some space and resume"

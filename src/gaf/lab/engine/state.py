@@ -8,8 +8,7 @@ figures so far and the lengths of the records.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field, fields
-from functools import partial
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from gaf.lab.engine import checkpoint, rng, shards
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.distributed import Fabric
 from gaf.lab.engine.progress import Progress, Wish
-from gaf.lab.engine.record import EVENTS, METRICS, Records, size_of
+from gaf.lab.engine.record import METRICS, Records
 from gaf.lab.engine.rng import Sampler
 from gaf.lab.tasks.base import Task
 
@@ -97,29 +96,30 @@ def save(run: Run) -> None:
         "scaler": run.fabric.strategy.precision.state_dict(),
         "state": asdict(run.state),
         "loss_sum": run.mean_loss_sum(),
-        "lengths": run.records.sync() if run.records else None,
+        "lengths": {METRICS: run.records.sync()} if run.records else None,
     }
     own = {"rng": rng.states(run.fabric.device)}
     checkpoint.save(run.fabric, run.folder / checkpoint.CHECKPOINTS, run.state.step, state, own)
     run.saved = True
 
 
-def check_records(folder: Path, path: Path) -> None:
-    """Refuse a checkpoint whose records are gone: the one before repeats them, if it has its own."""
-    lengths = checkpoint.load(path)[0].get("lengths") or {}
-    if size_of(folder / METRICS) < lengths.get(METRICS, 0):
-        raise checkpoint.Damaged(f"{folder / METRICS} is shorter than it was then")
-
-
 def go_on(run: Run) -> None:
     """Go on from the last whole checkpoint, or from the beginning where there is none."""
-    first = run.fabric.is_global_zero
-    check = partial(check_records, run.folder)
-    found = checkpoint.latest(run.folder / checkpoint.CHECKPOINTS, check) if first else None
-    path = run.fabric.broadcast(found)
-    lengths = None
+    folder, rank = run.folder / checkpoint.CHECKPOINTS, run.fabric.global_rank
+    loaded: dict[Path, tuple[dict[str, Any], dict[str, Any] | None]] = {}
+
+    def check_records(path: Path) -> None:
+        """Refuse a checkpoint whose records are gone: the one before repeats them, if it has its own."""
+        loaded[path] = checkpoint.load(path, rank)
+        lengths, records = loaded[path][0].get("lengths") or {}, run.folder / METRICS
+        if lengths.get(METRICS, 0) > (records.stat().st_size if records.exists() else 0):
+            raise checkpoint.Damaged(f"{records} is shorter than it was then")
+
+    newest = checkpoint.latest(folder, check_records) if run.fabric.is_global_zero else None
+    path = run.fabric.broadcast(newest)
+    length = 0
     if path is not None:
-        state, own = checkpoint.load(path, run.fabric.global_rank)
+        state, own = loaded.get(path) or checkpoint.load(path, rank)
         try:
             _restore(run, state, own)
         except GafError as error:
@@ -129,9 +129,9 @@ def go_on(run: Run) -> None:
             raise checkpoint.Damaged(
                 f"{path} cannot be resumed, it does not hold what a run saves: {reason}"
             ) from error
-        lengths = state["lengths"]
-    if first:
-        run.records = Records(run.folder, lengths)
+        length = (state["lengths"] or {METRICS: 0})[METRICS]
+    if run.fabric.is_global_zero:
+        run.records = Records(run.folder, length)
     run.mark = time.perf_counter()
 
 
@@ -143,17 +143,17 @@ def _restore(run: Run, state: dict[str, Any], own: dict[str, Any] | None) -> Non
     shards.load_optimizer(run.optimizer.optimizer, state["optimizer"])
     run.fabric.strategy.precision.load_state_dict(state["scaler"])
     run.state = State(**state["state"])
-    for each in fields(State):
-        value, kind = getattr(run.state, each.name), type(getattr(State(), each.name))
-        if not isinstance(value, kind):
-            raise GafError(f"its {each.name!r} is not of the kind {kind.__name__}")
+    for name, fresh in asdict(State()).items():
+        kind = type(fresh)
+        if not isinstance(getattr(run.state, name), kind):
+            raise GafError(f"its {name!r} is not of the kind {kind.__name__}")
     if not all(
         isinstance(n, int | float) for n in (*run.state.test.values(), *run.state.best.values())
     ):
         raise GafError("its results are no numbers")
     lengths = state["lengths"]
-    if lengths is not None and not all(
-        isinstance(lengths.get(name), int) and lengths[name] >= 0 for name in (METRICS, EVENTS)
+    if lengths is not None and not (
+        isinstance(lengths.get(METRICS), int) and lengths[METRICS] >= 0
     ):
         raise GafError("its lengths of the records are no lengths")
     run.loss_sum.fill_(state["loss_sum"])
