@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -69,48 +69,67 @@ _CIFAR_COUNTS = {"train": 50_000, "test": 10_000}
 # The authors' training: black border of 4 pixels, a random 32 x 32 of it, flip; their means and deviations.
 _CIFAR_AUGMENT = CropFlip(pad=4, flip=True)
 
+
+def _cifar(
+    name: str,
+    folder: str,
+    files: Mapping[str, tuple[str, ...]],
+    read: Callable[[Sequence[Path]], ImageRecords],
+    *published: str | int,
+    md5: Sequence[str] = (),
+    subsets: tuple[str, ...] = (),
+) -> Layout:
+    """One of the two layouts, in an archive with its folder in it.
+
+    Args:
+        name: binary or python.
+        folder: of the files.
+        files: of each split.
+        read: what reads them.
+        *published: the archive's name, checksum and bytes.
+        md5: published checksums of the files, in their order.
+        subsets: further folders to read from.
+    """
+    archive, *about = published
+    checksums = zip((file for split in files.values() for file in split), md5, strict=False)
+    downloads = (Download(f"{_KRIZ}/{archive}", *about),)  # type: ignore[arg-type]
+    return Layout(
+        name,
+        (folder,),
+        files,
+        read,
+        downloads,
+        unpacked=GIGABYTE,
+        md5=dict(checksums),
+        subsets=subsets,
+    )
+
+
 CIFAR10 = TensorDataset(
     "cifar10",
     "CIFAR-10: 32 x 32 photographs of 10 kinds of things",
     layouts=(
-        Layout(
+        _cifar(
             "binary",
-            ("cifar-10-batches-bin",),
+            "cifar-10-batches-bin",
             {
                 "train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
                 "test": ("test_batch.bin",),
             },
             partial(records.read_binary, labels=1, classes=10),
-            (
-                Download(
-                    f"{_KRIZ}/cifar-10-binary.tar.gz",
-                    "c32a1d4ab5d03f1284b67883e8d87530",
-                    170_052_171,
-                ),
-            ),
-            unpacked=GIGABYTE,
+            *("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", 170_052_171),
         ),
-        Layout(
+        _cifar(
             "python",
-            ("cifar-10-batches-py",),
+            "cifar-10-batches-py",
             {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
             partial(records.read_python, key="labels", classes=10),
-            (
-                Download(
-                    f"{_KRIZ}/cifar-10-python.tar.gz",
-                    "c58f30108f718f92721af3b95e74349a",
-                    170_498_071,
-                ),
+            *("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170_498_071),
+            md5=(
+                *("c99cafc152244af753f735de768cd75f", "d4bba439e000b95fd0a9bffe97cbabec"),
+                *("54ebc095f3ab1f0389bbae665268c751", "634d18415352ddfa80567beed471001a"),
+                *("482c414d41f54cd18b22e5b47cb7c3cb", "40351d587109b95175f43aff81a1287e"),
             ),
-            unpacked=GIGABYTE,
-            md5={
-                "data_batch_1": "c99cafc152244af753f735de768cd75f",
-                "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-                "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-                "data_batch_4": "634d18415352ddfa80567beed471001a",
-                "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-                "test_batch": "40351d587109b95175f43aff81a1287e",
-            },
         ),
     ),
     counts=_CIFAR_COUNTS,
@@ -124,38 +143,21 @@ CIFAR100 = TensorDataset(
     "cifar100",
     "CIFAR-100: 32 x 32 photographs of 100 kinds of things",
     layouts=(
-        Layout(
+        _cifar(
             "binary",
-            ("cifar-100-binary",),
+            "cifar-100-binary",
             {"train": ("train.bin",), "test": ("test.bin",)},
             partial(records.read_binary, labels=2, classes=100),
-            (
-                Download(
-                    f"{_KRIZ}/cifar-100-binary.tar.gz",
-                    "03b5dce01913d631647c71ecec9e9cb8",
-                    168_513_733,
-                ),
-            ),
-            unpacked=GIGABYTE,
+            *("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", 168_513_733),
             subsets=("cifar-100-subset/cifar-100-binary",),
         ),
-        Layout(
+        _cifar(
             "python",
-            ("cifar-100-python",),
+            "cifar-100-python",
             {"train": ("train",), "test": ("test",)},
             partial(records.read_python, key="fine_labels", classes=100),
-            (
-                Download(
-                    f"{_KRIZ}/cifar-100-python.tar.gz",
-                    "eb9058c3a382ffc7106e4002c42a8d85",
-                    169_001_437,
-                ),
-            ),
-            unpacked=GIGABYTE,
-            md5={
-                "train": "16019d7e3df5f24257cddd939b257f8d",
-                "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
-            },
+            *("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", 169_001_437),
+            md5=("16019d7e3df5f24257cddd939b257f8d", "f0ef6b0ae62326f3e7ffdfab6717acfc"),
         ),
     ),
     counts=_CIFAR_COUNTS,

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ from gaf.lab.data.text import TextDataset
 from gaf.lab.data.voc_images import VocDataset, VocImages
 
 Progress = Callable[[str, int, int], None]  # a split, images so far, images in all
+Report = Callable[[int, int], None]  # the same of one split
 BATCH = 64
 THUMBNAIL = 32  # pixels: an image is checked by decoding it, what becomes of it does not matter
 
@@ -58,7 +60,7 @@ class DatasetFindings:
     def subset(self) -> bool:
         """Whether there is less than was published."""
         return any(
-            each.published is not None and each.samples < each.published for each in self.splits
+            split.published is not None and split.samples < split.published for split in self.splits
         )
 
     @property
@@ -68,55 +70,53 @@ class DatasetFindings:
             return "damaged"
         if self.subset:
             return "subset"
-        known = all(each.published is not None for each in self.splits)
-        differs = any(each.matches is False for each in self.files)
+        known = all(split.published is not None for split in self.splits)
+        differs = any(file.matches is False for file in self.files)
         return "complete" if known and not differs else "readable"
 
 
 def check(dataset: Dataset, root: Path, progress: Progress, *, workers: int = 2) -> DatasetFindings:
     """Read all of a dataset and compare it with what is known of it; DatasetMissing where it is not there."""
-    found = DatasetFindings(dataset.name)
+    findings = DatasetFindings(dataset.name)
     layout = None
     if dataset.layouts:
         layout, folder = dataset.place(root)
-        found.layout, found.folder = layout.name, str(folder)
+        findings.layout, findings.folder = layout.name, str(folder)
     for split in SPLITS:
+        report = partial(progress, split)
         try:
             if isinstance(dataset, TensorDataset):
-                _check_tensors(dataset, split, root, found)
+                targets = dataset.read(split, root).targets
+                _count(dataset, split, targets, findings)
+                kinds, missing = len(dataset.classes), len(dataset.classes) - len(targets.unique())
+                if missing:
+                    findings.problems.append(
+                        f"{split} has no sample of {missing} of its {kinds} classes"
+                    )
             elif isinstance(dataset, FolderDataset):
-                _check_folder(dataset, split, root, found, progress, workers)
+                _check_folder(dataset, split, root, findings, report, workers)
             elif isinstance(dataset, VocDataset):
-                _check_voc(dataset, split, root, found, progress, workers)
+                _check_voc(dataset, split, root, findings, report, workers)
             elif isinstance(dataset, TextDataset):
-                _check_text(dataset, split, root, found)
+                source = dataset.open(split, root, Options())
+                _add_split(dataset, split, len(source), len(source.classes), findings)
         except DataError as error:
-            found.problems.append(str(error))
+            findings.problems.append(str(error))
     if layout is not None:
-        _check_files(layout, Path(found.folder), found)
-    return found
-
-
-def _check_tensors(dataset: TensorDataset, split: str, root: Path, found: DatasetFindings) -> None:
-    targets = dataset.read(split, root).targets
-    _count(dataset, split, targets, found)
-    missing = len(dataset.classes) - found.splits[-1].classes
-    if missing:
-        found.problems.append(
-            f"{split} has no sample of {missing} of its {len(dataset.classes)} classes"
-        )
+        _check_files(layout, Path(findings.folder), findings)
+    return findings
 
 
 def _check_folder(
     dataset: FolderDataset,
     split: str,
     root: Path,
-    found: DatasetFindings,
-    progress: Progress,
+    findings: DatasetFindings,
+    report: Report,
     workers: int,
 ) -> None:
     listing = scan(dataset.place(root)[1], split)
-    _count(dataset, split, listing.targets, found)
+    _count(dataset, split, listing.targets, findings)
     source = FolderSource(dataset.name, listing, size=THUMBNAIL, workers=workers)
     batches = torch.arange(len(source)).split(BATCH)
     done = 0
@@ -124,54 +124,54 @@ def _check_folder(
         warnings.simplefilter("ignore", BrokenImage)
         for images, _ in source.batches(batches, seed=0, epoch=0, device=torch.device("cpu")):
             done += len(images)
-            progress(split, done, len(source))
-    for path, reason in source.broken.items():
-        found.problems.append(f"{path} is broken: {reason}")
+            report(done, len(source))
+    findings.problems += [f"{path} is broken: {reason}" for path, reason in source.broken.items()]
 
 
 def _check_voc(
     dataset: VocDataset,
     split: str,
     root: Path,
-    found: DatasetFindings,
-    progress: Progress,
+    findings: DatasetFindings,
+    report: Report,
     workers: int,
 ) -> None:
     """All annotations, and that each image is there, whole and of the size they say."""
-    listing = voc.scan(dataset.lists(split, root), problems=found.problems)
+    listing = voc.scan(dataset.lists(split, root), problems=findings.problems)
     source = VocImages(dataset.name, listing, augment=False, workers=workers)
-    published, classes = dataset.counts.get(split), len(listing.labels.unique())
-    found.splits.append(Split(split, len(source), published, classes))
+    _add_split(dataset, split, len(source), len(listing.labels.unique()), findings)
     done = 0
     batches = torch.arange(len(source)).split(BATCH) if len(source) else ()
     for batch, problems in zip(batches, source.problems(batches), strict=True):
-        found.problems += problems
+        findings.problems += problems
         done += len(batch)
-        progress(split, done, len(source))
+        report(done, len(source))
 
 
-def _check_text(dataset: TextDataset, split: str, root: Path, found: DatasetFindings) -> None:
-    source = dataset.open(split, root, Options())
-    published = dataset.counts.get(split)
-    found.splits.append(Split(split, len(source), published, len(source.classes)))
-
-
-def _count(dataset: Dataset, split: str, targets: torch.Tensor, found: DatasetFindings) -> None:
-    published = dataset.counts.get(split)
-    found.splits.append(Split(split, len(targets), published, len(targets.unique())))
+def _count(dataset: Dataset, split: str, targets: torch.Tensor, findings: DatasetFindings) -> None:
+    published = _add_split(dataset, split, len(targets), len(targets.unique()), findings)
     if published is not None and len(targets) > published:
-        found.problems.append(f"{split} has {len(targets)} samples, the dataset only {published}")
+        findings.problems.append(
+            f"{split} has {len(targets)} samples, the dataset only {published}"
+        )
 
 
-def _check_files(layout: Layout, folder: Path, found: DatasetFindings) -> None:
-    for split in layout.files:
-        for path in layout.paths(folder, split):
-            published = layout.md5.get(path.name)
-            md5 = md5_of(path)
-            matches = None if published is None else md5 == published
-            found.files.append(File(path.name, os.stat(path).st_size, md5, matches))
-            # A gzip file carries a checksum of its own, so one that differs was packed anew, not damaged.
-            if matches is False and not found.subset and not layout.gzipped:
-                found.problems.append(
-                    f"{path} is not the published file: its md5 is {md5}, not {published}"
-                )
+def _add_split(
+    dataset: Dataset, split: str, samples: int, classes: int, findings: DatasetFindings
+) -> int | None:
+    """Note a split; returns how many samples of it are published."""
+    published = dataset.counts.get(split)
+    findings.splits.append(Split(split, samples, published, classes))
+    return published
+
+
+def _check_files(layout: Layout, folder: Path, findings: DatasetFindings) -> None:
+    for path in [path for split in layout.files for path in layout.paths(folder, split)]:
+        md5, published = md5_of(path), layout.md5.get(path.name)
+        matches = None if published is None else md5 == published
+        findings.files.append(File(path.name, os.stat(path).st_size, md5, matches))
+        # A gzip file carries a checksum of its own, so one that differs was packed anew, not damaged.
+        if matches is False and not findings.subset and not layout.gzipped:
+            findings.problems.append(
+                f"{path} is not the published file: its md5 is {md5}, not {published}"
+            )

@@ -47,20 +47,27 @@ def get(
         say: told in a line what is being done, and why it takes longer.
     """
     wanted = _layout(dataset, layout)
-    for each in dataset.layouts if layout is None else (wanted,):
-        for name in each.folders:
-            if (root / name).is_dir() and not each.missing(root / name):
-                return Got(dataset.name, each.name, str(root / name), ())
+    for choice in dataset.layouts if layout is None else (wanted,):
+        for name in choice.folders:
+            if (root / name).is_dir() and not choice.missing(root / name):
+                return Got(dataset.name, choice.name, str(root / name), ())
     if not wanted.downloads:
         raise DataError(f"{dataset.name} cannot be downloaded; {dataset.how_to_get(root)}")
-    downloads = [_moved(each, mirror) for each in wanted.downloads]
+    downloads = list(wanted.downloads)
+    if mirror is not None:
+        if not mirror.startswith(("http://", "https://")):
+            raise DataError(
+                f"a mirror is an address that begins with http:// or https://, not {mirror!r}"
+            )
+        address = mirror.rstrip("/")
+        downloads = [replace(file, url=f"{address}/{file.name}") for file in downloads]
     with locked(root, DataError(f"another command is writing into {root}: wait for it to end")):
         folder = root / wanted.folders[0]
         if wanted.unpacked:
             _get_archives(wanted, downloads, folder, root, announce, say)
         else:
             _get_files(downloads, folder, root, announce, say)
-    return Got(dataset.name, wanted.name, str(folder), tuple(each.url for each in downloads))
+    return Got(dataset.name, wanted.name, str(folder), tuple(file.url for file in downloads))
 
 
 def _layout(dataset: Dataset, name: str | None) -> Layout:
@@ -68,7 +75,7 @@ def _layout(dataset: Dataset, name: str | None) -> Layout:
         raise DataError(
             f"{dataset.name} comes with a package that is installed: there is nothing to get"
         )
-    by_name = {each.name: each for each in dataset.layouts}
+    by_name = {choice.name: choice for choice in dataset.layouts}
     if name is None:
         return dataset.layouts[0]
     if name not in by_name:
@@ -76,42 +83,36 @@ def _layout(dataset: Dataset, name: str | None) -> Layout:
     return by_name[name]
 
 
-def _moved(download: Download, mirror: str | None) -> Download:
-    if mirror is None:
-        return download
-    if not mirror.startswith(("http://", "https://")):
-        raise DataError(
-            f"a mirror is an address that begins with http:// or https://, not {mirror!r}"
-        )
-    return replace(download, url=f"{mirror.rstrip('/')}/{download.name}")
-
-
 def _get_files(
     downloads: list[Download], folder: Path, root: Path, announce: Announce, say: Say
 ) -> None:
     """All files come to a hidden folder beside their place, and move when the last one is there."""
-    wanted = [each for each in downloads if not _is_there(each, folder)]
+    there = {path.name: path for path in folder.glob("*") if path.is_file()}
+    wanted = [
+        download
+        for download in downloads
+        if download.name not in there or md5_of(there[download.name]) != download.md5
+    ]
     arrived = root / f".{folder.name}.arriving"
     arrived.mkdir(exist_ok=True)
     try:
-        for each in wanted:
-            target, largest = arrived / each.name, each.largest
-            fetch(each.url, each.md5, target, announce(each.name), say, largest=largest)
+        for download in wanted:
+            _fetch(download, arrived / download.name, announce, say)
         if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
             os.rename(arrived, folder)
         else:  # with other files of the dataset
-            for each in wanted:
-                os.replace(arrived / each.name, folder / each.name)
+            for download in wanted:
+                os.replace(arrived / download.name, folder / download.name)
         sync_folder(folder.parent)
     finally:
         with suppress(OSError):  # what has come stays for the next time
             arrived.rmdir()
 
 
-def _is_there(download: Download, folder: Path) -> bool:
-    path = folder / download.name
-    return path.is_file() and md5_of(path) == download.md5
+def _fetch(download: Download, target: Path, announce: Announce, say: Say) -> None:
+    report = announce(download.name)
+    fetch(download.url, download.md5, target, report, say, largest=download.largest)
 
 
 def _get_archives(
@@ -125,10 +126,10 @@ def _get_archives(
     if folder.exists():
         names = ", ".join(path.name for path in layout.missing(folder)) or "no file"
         raise DataError(f"{folder} is there and lacks {names}: move it away, then get the dataset")
-    archives = [root / each.name for each in downloads]
+    archives = [root / download.name for download in downloads]
     ours = [archive for archive in archives if not archive.exists()]  # not the user's to delete
-    for each, archive in zip(downloads, archives, strict=True):
-        fetch(each.url, each.md5, archive, announce(each.name), say, largest=each.largest)
+    for download, archive in zip(downloads, archives, strict=True):
+        _fetch(download, archive, announce, say)
     unpacked = root / f".{layout.folders[0].replace('/', '-')}.unpacking"
     shutil.rmtree(unpacked, ignore_errors=True)  # of a command that was killed
     try:

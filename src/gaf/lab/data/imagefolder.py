@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from gaf.lab.data.augment import draws, scale_and_shift, uniform
-from gaf.lab.data.files import DamagedFile, DataError, DatasetMissing
+from gaf.lab.data.files import DamagedFile, DataError, DatasetMissing, reason
 from gaf.lab.data.sources import read_ahead
 
 # of names in any case
@@ -160,7 +160,10 @@ class _FolderReader(Dataset[_ImageBatch]):
                 try:
                     image = photos.decode(path)
                 except Exception as error:  # a decoder can fail in any way on a damaged file
-                    broken[str(path)] = _reason(error, str(path))
+                    # a few words; Pillow repeats the path
+                    broken[str(path)] = " ".join(
+                        reason(error).replace(f" {str(path)!r}", "").split()
+                    )
                     continue
                 if self.augment:
                     view = photos.training_view(image, self.size, numbers[row].tolist())
@@ -237,21 +240,15 @@ class FolderSource:
             yield inputs, targets.to(device, non_blocking=True)
 
     def _note(self, broken: dict[str, str], hopeless: bool) -> None:
-        for path, reason in broken.items():
+        for path, why in broken.items():
             if self.strict:
-                raise DamagedFile(f"{path} is broken ({reason}): replace or remove it")
+                raise DamagedFile(f"{path} is broken ({why}): replace or remove it")
             if path not in self.broken:
-                self.broken[path] = reason
+                self.broken[path] = why
                 message = (
-                    f"{path} is broken ({reason}), the next image takes its place; broken so far: "
+                    f"{path} is broken ({why}), the next image takes its place; broken so far: "
                 )
                 warnings.warn(BrokenImage(f"{message}{len(self.broken)}"), stacklevel=3)
         if hopeless:
-            path, reason = next(iter(broken.items()))
-            raise DamagedFile(f"no image can be read from {path} on ({reason})")
-
-
-def _reason(error: Exception, path: str) -> str:
-    """A few words; Pillow repeats the path."""
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(text.replace(f" {path!r}", "").split())
+            path, why = next(iter(broken.items()))
+            raise DamagedFile(f"no image can be read from {path} on ({why})")

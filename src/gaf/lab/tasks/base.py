@@ -27,16 +27,21 @@ import math
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from gaf.common.errors import GafError
+from gaf.common.texts import did_you_mean
 
 if TYPE_CHECKING:
     from gaf.lab.data.sources import Source
+    from gaf.lab.tasks.config import TaskConfig
+
+S = TypeVar("S", bound="Source")
 
 
 @contextmanager
@@ -187,3 +192,46 @@ class Task:
         found = [self.outcomes(model, batch) for batch in batches]
         rows = {name: torch.cat([each[name] for each in found]) for name in found[0]}
         return self.metrics(gather(rows))
+
+
+class NamedTask(Task, Generic[S]):
+    """A built-in task: data of the catalog and a model of the registry.
+
+    Args:
+        config: their names and options.
+    """
+
+    def __init__(self, config: TaskConfig) -> None:
+        self.config = config
+
+    def open_data(self) -> tuple[Any, Any]:
+        """The data to train on, and to test on; GafError where it is of another kind than the task's."""
+        from gaf.lab import data
+
+        options: dict[str, Any] = dict(self.config.data_options)
+        parameters = inspect.signature(data.load).parameters
+        known = [name for name in parameters if name not in ("name", "split")]
+        for option in options:
+            if option not in known:
+                hint = did_you_mean(option, known)
+                raise GafError(f"unknown option {option!r} of the data {self.config.data}{hint}")
+        train = data.load(self.config.data, "train", **options)
+        # what changes the images that are learned from is no part of the test
+        options.pop("augment", None)
+        return train, data.load(self.config.data, "test", **options)
+
+    @cached_property
+    def _sources(self) -> tuple[S, S]:
+        return self.open_data()
+
+    def train_source(self) -> S:
+        return self._sources[0]
+
+    def test_source(self) -> S:
+        return self._sources[1]
+
+    def build(self, **options: Any) -> nn.Module:
+        """The model of the config with these options."""
+        from gaf.lab.tasks import models
+
+        return models.build(self.config.model, **options)

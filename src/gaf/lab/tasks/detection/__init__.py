@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from gaf.common.errors import GafError
-from gaf.lab.tasks.base import Task
-from gaf.lab.tasks.classification import load_sources
+from gaf.lab.tasks.base import NamedTask
 from gaf.lab.tasks.detection.boxes import detect
 from gaf.lab.tasks.detection.loss import Losses, match, multibox_loss
 from gaf.lab.tasks.detection.metric import Detections, average_precisions
@@ -23,14 +21,11 @@ if TYPE_CHECKING:
 CHANCE = 0.01  # mAP: boxes without a look get 0, but a hit among few test images counts for much
 
 
-class Detection(Task):
+class Detection(NamedTask["VocSource"]):
     """SSD's loss on a dataset with boxes.
 
     ``mAP`` is by the 11-point rule of VOC2007, as in the paper's Table IV, ``mAP_area`` by that of 2010 and
     later.
-
-    Args:
-        config: the names and options of data and model.
     """
 
     score: ClassVar[str] = "mAP"
@@ -43,14 +38,13 @@ class Detection(Task):
         if config.model not in models.DETECTORS:
             known = ", ".join(models.DETECTORS)
             raise GafError(f"{config.model} is no detector; a detection task takes {known}")
-        self.config = config
+        super().__init__(config)
 
-    @cached_property
-    def _sources(self) -> tuple[VocSource, VocSource]:
+    def open_data(self) -> tuple[VocSource, VocSource]:
         from gaf.lab.data.voc_images import VocImages
         from gaf.lab.tasks.detection.source import VocSource
 
-        images = load_sources(self.config)
+        images = super().open_data()
         if not all(isinstance(split, VocImages) for split in images):
             raise GafError(f"{self.config.data} has no boxes to find; use voc, voc2007 or voc2012")
         train, test = map(VocSource, images)
@@ -58,18 +52,8 @@ class Detection(Task):
             raise GafError(f"the test images of {self.config.data} show no object to find")
         return train, test
 
-    def train_source(self) -> VocSource:
-        return self._sources[0]
-
-    def test_source(self) -> VocSource:
-        return self._sources[1]
-
     def build_model(self) -> nn.Module:
-        from gaf.lab.tasks import models
-
-        options = dict(self.config.model_options)
-        classes = len(self.train_source().classes)
-        return models.build(self.config.model, classes=classes, **options)  # type: ignore[arg-type]
+        return self.build(classes=len(self.train_source().classes), **self.config.model_options)
 
     def loss(self, model: nn.Module, batch: DetectionBatch) -> Tensor:
         """Over the matched boxes of the batch; each process and accumulated part counts its own."""

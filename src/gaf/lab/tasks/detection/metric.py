@@ -64,7 +64,7 @@ def average_precisions(found: Detections, objects: Objects, classes: int) -> Pre
         >>> average_precisions(found, objects, 1).eleven_points
         tensor([0.5000], dtype=torch.float64)
     """
-    order = _most_certain_first(found)
+    order = torch.argsort(found.score, descending=True, stable=True)  # the most certain first
     found = Detections(*(each[order] for each in found))
     target, overlap = _best_object(found, objects)
     hit = (overlap >= ENOUGH) & found.score.isfinite()
@@ -79,10 +79,6 @@ def average_precisions(found: Detections, objects: Objects, classes: int) -> Pre
     return Precisions(
         *(torch.tensor(each, dtype=torch.float64) for each in zip(*rules, strict=True))
     )
-
-
-def _most_certain_first(found: Detections) -> Tensor:
-    return torch.argsort(found.score, descending=True, stable=True)
 
 
 def _best_object(found: Detections, objects: Objects) -> tuple[Tensor, Tensor]:

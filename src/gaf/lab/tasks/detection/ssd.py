@@ -22,6 +22,8 @@ from gaf.lab.tasks.detection.boxes import GRIDS, default_boxes
 
 VGG_STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 FC = 1024
+# Where the convolutions are when each ReLU and each pooling has a number too.
+PLACES = (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28)
 # Of ImageNet's training images, as the data is normalised; the other file was trained on pixels less a mean.
 STD, PEAK = (0.229, 0.224, 0.225), 255.0
 
@@ -61,8 +63,10 @@ def load_vgg(base: nn.Module, path: str) -> None:
     found = _read(Path(path))
     reduced = "0.weight" in found
     layers = [each for each in base.modules() if isinstance(each, nn.Conv2d)]
-    names = _reduced_names() if reduced else [f"features.{n}" for n in _places()]
-    names = names if reduced else [*names, "classifier.0", "classifier.3"]
+    if reduced:  # after thirteen convolutions and the pooling at 30 come fc6, a ReLU and fc7
+        names = [str(place) for place in (*PLACES, 31, 33)]
+    else:
+        names = [*(f"features.{place}" for place in PLACES), "classifier.0", "classifier.3"]
     with torch.no_grad():
         for name, layer in zip(names, layers, strict=True):
             try:
@@ -96,22 +100,6 @@ def _read(path: Path) -> Mapping[str, Tensor]:
     ):
         raise GafError(f"{path} does not hold the weights of a model by name")
     return found
-
-
-def _places() -> list[int]:
-    """Where the convolutions are when each ReLU and each pooling has a number too: 0, 2, 5, 7, 10, ..."""
-    found, place = [], 0
-    for channels in VGG_STAGES:
-        for _ in channels:
-            found.append(place)
-            place += 2
-        place += 1
-    return found
-
-
-def _reduced_names() -> list[str]:
-    """After thirteen convolutions and the pooling at 30 come fc6, a ReLU and fc7."""
-    return [str(each) for each in (*_places(), 31, 33)]
 
 
 def _fewer(weight: Tensor, shape: torch.Size) -> Tensor:

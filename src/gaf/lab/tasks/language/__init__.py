@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -11,22 +10,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gaf.common.errors import GafError
-from gaf.lab.tasks.base import Task
-from gaf.lab.tasks.classification import load_sources
+from gaf.lab.tasks.base import NamedTask
 
 if TYPE_CHECKING:
     from gaf.lab.data.text import TextSource
     from gaf.lab.tasks.config import TaskConfig
 
 
-class Language(Task):
+class Language(NamedTask["TextSource"]):
     """Cross-entropy of the next character. The score ``bpc`` is that of the test, in bits; lower is better.
 
     A guess that knows nothing takes log2 of the number of characters. Windows are judged apart, so the first
     characters of each are guessed with little to go by.
-
-    Args:
-        config: the names and options of data and model.
     """
 
     score: ClassVar[str] = "bpc"
@@ -39,34 +34,24 @@ class Language(Task):
         if config.model not in models.DECODERS:
             known = ", ".join(models.DECODERS)
             raise GafError(f"{config.model} is no decoder; a language task takes {known}")
-        self.config = config
+        super().__init__(config)
 
-    @cached_property
-    def _sources(self) -> tuple[TextSource, TextSource]:
+    def open_data(self) -> tuple[TextSource, TextSource]:
         from gaf.lab.data.text import TextSource
 
-        train, test = load_sources(self.config)
+        train, test = super().open_data()
         if not isinstance(train, TextSource):
             raise GafError(f"{self.config.data} is no text to read; use text")
         return train, test
 
-    def train_source(self) -> TextSource:
-        return self._sources[0]
-
-    def test_source(self) -> TextSource:
-        return self._sources[1]
-
     def build_model(self) -> nn.Module:
-        from gaf.lab.tasks import models
-
-        source, options = self.train_source(), dict(self.config.model_options)
+        source, options = self.train_source(), self.config.model_options
         if taken := {"classes", "size"} & set(options):
             raise GafError(
                 f"the data decide {taken.pop()} of {self.config.model}; "
                 "the length of a window is task.data_options.size"
             )
-        given = {"classes": len(source.classes), "size": source.shape[0]}
-        return models.build(self.config.model, **given, **options)  # type: ignore[arg-type]
+        return self.build(classes=len(source.classes), size=source.shape[0], **options)
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         """The mean over windows and places; all windows are of one length."""

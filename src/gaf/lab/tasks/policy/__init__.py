@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from torch.distributed.tensor import DTensor
 
 from gaf.common.errors import GafError
 from gaf.common.texts import did_you_mean
-from gaf.lab.tasks.base import Task
+from gaf.lab.tasks.base import NamedTask
 from gaf.lab.tasks.classification.layers import is_count
 from gaf.lab.tasks.policy.cartpole import Episodes, Noise, begin
 
@@ -40,7 +39,7 @@ class Played(NamedTuple):
     rewards: Tensor  # [T, B]
 
 
-class PolicyGradient(Task):
+class PolicyGradient(NamedTask[Episodes]):
     """REINFORCE; the score is the mean return of the test's episodes, without discount: steps, at most 500.
 
     Actions are drawn from the policy in the test too. The loss has the value of minus the mean of G[0] and
@@ -63,10 +62,9 @@ class PolicyGradient(Task):
             )
         if config.label_smoothing:
             raise GafError("an agent has no labels: leave label_smoothing at 0")
-        self.config = config
+        super().__init__(config)
 
-    @cached_property
-    def _sources(self) -> tuple[Episodes, Episodes]:
+    def open_data(self) -> tuple[Episodes, Episodes]:
         options: dict[str, Any] = dict(self.config.data_options)
         known = [each for each in inspect.signature(Episodes).parameters if each != "split"]
         for option, value in options.items():
@@ -79,21 +77,13 @@ class PolicyGradient(Task):
                 )
         return Episodes("train", **options), Episodes("test", **options)
 
-    def train_source(self) -> Episodes:
-        return self._sources[0]
-
-    def test_source(self) -> Episodes:
-        return self._sources[1]
-
     def build_model(self) -> nn.Module:
-        from gaf.lab.tasks import models
-
-        source, options = self.train_source(), dict(self.config.model_options)
+        source, options = self.train_source(), self.config.model_options
         # four numbers are seen, which a perceptron for images takes as that many colours of one point
         given = {"classes": len(source.classes), "in_channels": source.shape[0], "size": 1}
         if taken := given.keys() & options.keys():
             raise GafError(f"the environment decides {taken.pop()} of {self.config.model}")
-        return models.build(self.config.model, **given, **options)  # type: ignore[arg-type]
+        return self.build(**given, **options)
 
     def loss(self, model: nn.Module, batch: Noise) -> Tensor:
         played = play(model, batch)
