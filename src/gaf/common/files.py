@@ -82,13 +82,13 @@ def read_json(path: Path, *keys: str) -> dict[str, Any]:
     """The object in a file of ours; GafError with a sentence where it, or one of its keys, is gone."""
     content = read_whole(path)
     try:
-        found = json.loads(content)
-        check_texts(found)
+        values = json.loads(content)
+        check_texts(values)
     except (ValueError, RecursionError) as error:
         raise GafError(f"{path} is damaged: {error}") from None
-    if not isinstance(found, dict) or not found.keys() >= set(keys):
+    if not isinstance(values, dict) or not values.keys() >= set(keys):
         raise GafError(f"{path} is damaged: it should hold {', '.join(keys) or 'an object'}")
-    return found
+    return values
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -135,11 +135,11 @@ def number(value: Any) -> Any:
 
 def sha256(path: Path) -> str:
     """The checksum of a file."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 class Hashing:

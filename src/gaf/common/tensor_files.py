@@ -94,14 +94,14 @@ def _line(error: Exception) -> str:
 def _check_zip(stream: IO[bytes], size: int) -> None:
     with zipfile.ZipFile(stream) as archive:
         entries = archive.infolist()
-        if len({each.filename.lower() for each in entries}) < len(entries):
+        if len({entry.filename.lower() for entry in entries}) < len(entries):
             raise Refused("two parts of it have one name")  # torch does not look at the case
-        packed = any(each.compress_type != zipfile.ZIP_STORED for each in entries)
-        if packed or sum(each.file_size for each in entries) > size:
+        packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+        if packed or sum(entry.file_size for entry in entries) > size:
             raise Refused("it unpacks to more than it holds")
         folder = entries[0].filename.partition("/")[0]
         content = archive.read(f"{folder}/data.pkl")
-        sizes = {each.filename: each.file_size for each in entries}
+        sizes = {entry.filename: entry.file_size for entry in entries}
     _Check(io.BytesIO(content), len(content), sizes, f"{folder}/data/").load()
 
 
@@ -109,10 +109,10 @@ def _check_legacy(stream: _Bounded, size: int) -> None:
     """Number, version, machine, the content, the keys of its storages; the storages follow."""
     if _Check(stream, size).load() != LEGACY:
         raise Refused("it is no file of torch.save")
-    found = [_Check(stream, size) for _ in range(4)]
-    *_, keys = [each.load() for each in found]
-    found[-1].check_keys(keys)
-    if sum(sum(each.storages.values()) for each in found) > size:
+    pickles = [_Check(stream, size) for _ in range(4)]
+    *_, keys = [reader.load() for reader in pickles]
+    pickles[-1].check_keys(keys)
+    if sum(sum(reader.storages.values()) for reader in pickles) > size:
         raise Refused("it speaks of more bytes than it holds")
 
 
@@ -166,7 +166,7 @@ class _Check(Unpickler):
 
     def may_be_key(self, key: Any) -> bool:
         plain = (str, bytes, int, float, type(None), _Inert)
-        flat = type(key) is tuple and all(isinstance(each, plain) for each in key)
+        flat = type(key) is tuple and all(isinstance(part, plain) for part in key)
         return flat or isinstance(key, plain)
 
     def persistent_load(self, pid: Any) -> Any:
@@ -192,8 +192,8 @@ class _Check(Unpickler):
         if name == "builtins.bytearray" and arguments and not isinstance(arguments[0], str | bytes):
             raise Refused("it makes a bytearray of any size")
         if name in HASHED and arguments:
-            for each in arguments[0]:
-                self.check_keys(each[:1] if type(each) is list else [each])
+            for entry in arguments[0]:
+                self.check_keys(entry[:1] if type(entry) is list else [entry])
         if name in VIEWS:
             storage, offset, size, stride, *rest = arguments
             itemsize = (

@@ -21,13 +21,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         '; there are lr, seed'
     """
     known = sorted(known)
-    likeness = {each: SequenceMatcher(None, name, each).ratio() for each in known}
+    likeness = {other: SequenceMatcher(None, name, other).ratio() for other in known}
     best = max(likeness.values(), default=0.0)
-    near = [each for each in known if likeness[each] >= max(LIKE, best - NEARLY_AS_LIKE)]
+    near = [other for other in known if likeness[other] >= max(LIKE, best - NEARLY_AS_LIKE)]
     if not near:
-        near = [each for each in known if each.rpartition(".")[2] == name.rpartition(".")[2]]
+        near = [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
     if near:
-        near.sort(key=lambda each: -likeness[each])
+        near.sort(key=lambda other: -likeness[other])
         return f"; did you mean {' or '.join(map(repr, near[:3]))}?"
     return f"; there are {', '.join(known)}" if known else ""
 

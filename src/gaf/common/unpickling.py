@@ -88,7 +88,9 @@ class Unpickler(_InPython):
         if type(arguments) is not tuple:
             raise Refused("a call without a tuple of arguments")
         kinds = (str, bytes, bytearray, list, tuple)
-        self.left -= len(arguments) + sum(len(each) for each in arguments if type(each) in kinds)
+        self.left -= len(arguments) + sum(
+            len(argument) for argument in arguments if type(argument) in kinds
+        )
         if self.left < 0:
             raise Refused("it hands the same bytes to call after call")
 

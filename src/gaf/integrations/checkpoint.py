@@ -39,7 +39,7 @@ class SafeReader(dcp.FileSystemReader):
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         path = Path(self._get_metadata_path(kwargs.get("rank")))
         try:
-            found = loads(path.read_bytes())
+            metadata = loads(path.read_bytes())
         except FileNotFoundError:
             raise Refused(
                 f"{path.parent} holds no finished checkpoint: {path.name} is missing"
@@ -48,9 +48,9 @@ class SafeReader(dcp.FileSystemReader):
             raise Refused(f"{path} cannot be read: {error.strerror}") from None
         except Refused as error:
             raise Refused(f"{path} is refused: {error}; nothing of it was run") from None
-        found.storage_meta = found.storage_meta or StorageMeta()
-        found.storage_meta.load_id = self.load_id
-        return found
+        metadata.storage_meta = metadata.storage_meta or StorageMeta()
+        metadata.storage_meta.load_id = self.load_id
+        return metadata
 
     def _slice_file(self, file: Any, sinfo: _StorageInfo) -> Any:
         name = Path(file.name).name
@@ -122,18 +122,20 @@ def load(
             optimizer, or one with more than tensors and plain values.
     """
     reader = SafeReader(folder)
-    found = reader.read_metadata()  # torch would wrap the reason for a refusal into others
+    metadata = reader.read_metadata()  # torch would wrap the reason for a refusal into others
     with _room_for_all_state(optimizer):
         state = _state(model, optimizer)
-    _empty_what_was_not_saved(state, found)
+    _empty_what_was_not_saved(state, metadata)
     try:
         with _without_a_warning_about_one_process():
             dcp.load(state, storage_reader=reader, planner=SafePlanner())
     except CheckpointException as error:
         failures = [failure for failure, _ in error.failures.values()]
-        if not all(isinstance(each, Exception) for each in failures):  # such as Ctrl-C
+        if not all(isinstance(failure, Exception) for failure in failures):  # such as Ctrl-C
             raise
-        reason = next((each for each in failures if isinstance(each, Refused)), failures[0])
+        reason = next(
+            (failure for failure in failures if isinstance(failure, Refused)), failures[0]
+        )
         words = " ".join(str(reason).split()) or type(reason).__name__
         raise Refused(f"the checkpoint in {folder} cannot be loaded: {words}") from None
     set_state_dict(
@@ -170,9 +172,9 @@ def _room_for_all_state(optimizer: torch.optim.Optimizer) -> Iterator[None]:
             p.grad = grad
 
 
-def _empty_what_was_not_saved(state: dict[str, Any], found: Metadata) -> None:
+def _empty_what_was_not_saved(state: dict[str, Any], metadata: Metadata) -> None:
     """Expect no state of a parameter that had none; one that had another kind is torch's to refuse."""
-    saved = sorted(found.state_dict_metadata)
+    saved = sorted(metadata.state_dict_metadata)
     states = state["optimizer"]["state"]
     for name in states:
         prefix = f"optimizer.state.{name}."

@@ -82,7 +82,7 @@ class _Unpickler(Unpickler):
             kinds = (torch.dtype, torch.layout, bool, _ENCODING, bool)
             sound = type(state) is tuple and tuple(map(type, state)) == kinds
         else:
-            known = {each.name for each in fields(record)}  # type: ignore[arg-type]
+            known = {field.name for field in fields(record)}  # type: ignore[arg-type]
             sound = type(state) is dict and all(type(k) is str and k in known for k in state)
         if not sound:
             raise Refused(f"a {type(record).__name__} with fields that it does not have")
@@ -103,47 +103,47 @@ class _Unpickler(Unpickler):
 def loads(content: bytes) -> records.Metadata:
     """The metadata in a pickle; :class:`Refused` if it is anything else."""
     try:
-        found = _Unpickler(io.BytesIO(content), len(content)).load()
-        _check(found)
+        metadata = _Unpickler(io.BytesIO(content), len(content)).load()
+        _check(metadata)
     except Refused:
         raise
     except Exception as error:  # a damaged pickle can fail in any way
         raise Refused(f"it cannot be read ({str(error) or type(error).__name__})") from None
-    return found
+    return metadata
 
 
-def _check(found: Any) -> None:
+def _check(metadata: Any) -> None:
     """That the parts are of the types torch trusts them to be of."""
-    if type(found) is not records.Metadata:
+    if type(metadata) is not records.Metadata:
         raise Refused("it is no metadata")
-    if type(found.storage_meta) not in (records.StorageMeta, type(None)):
+    if type(metadata.storage_meta) not in (records.StorageMeta, type(None)):
         raise Refused("its note on where it was written is no record")
-    for name, each in found.state_dict_metadata.items():
+    for name, entry in metadata.state_dict_metadata.items():
         if type(name) is not str:
             raise Refused("an entry without a name")
-        if type(each) is records.TensorStorageMetadata:
-            _check_tensor(each)
-        elif type(each) is not records.BytesStorageMetadata:
+        if type(entry) is records.TensorStorageMetadata:
+            _check_tensor(entry)
+        elif type(entry) is not records.BytesStorageMetadata:
             raise Refused("an entry is neither a tensor nor bytes")
-    for each in found.storage_data.values():
-        if type(each) is not _StorageInfo or each.transform_descriptors:
+    for part in metadata.storage_data.values():
+        if type(part) is not _StorageInfo or part.transform_descriptors:
             raise Refused("a part is stored in a way that is not known here")
-        name = each.relative_path
+        name = part.relative_path
         if type(name) is not str:
             raise Refused("a part does not say which file it lies in")
         if PurePath(name).name != name or "\\" in name:
             raise Refused(f"it points to {name!r}, outside the checkpoint")
-        if not all(type(n) is int and n >= 0 for n in (each.offset, each.length)):
+        if not all(type(n) is int and n >= 0 for n in (part.offset, part.length)):
             raise Refused("a part does not say where it lies in its file")
 
 
-def _check_tensor(found: records.TensorStorageMetadata) -> None:
-    chunks = found.chunks
+def _check_tensor(tensor: records.TensorStorageMetadata) -> None:
+    chunks = tensor.chunks
     sound = type(chunks) is list and all(
-        type(each) is records.ChunkStorageMetadata for each in chunks
+        type(chunk) is records.ChunkStorageMetadata for chunk in chunks
     )
-    if not sound or type(found.properties) is not records.TensorProperties:
+    if not sound or type(tensor.properties) is not records.TensorProperties:
         raise Refused("a tensor without a list of its chunks")
-    sizes = [found.size, *(n for each in chunks for n in (each.offsets, each.sizes))]
+    sizes = [tensor.size, *(n for chunk in chunks for n in (chunk.offsets, chunk.sizes))]
     if not all(type(n) is torch.Size for n in sizes):
         raise Refused("a size that is no size")

@@ -183,7 +183,7 @@ def _idx(folders: tuple[str, ...], address: str, *published: tuple[str, int]) ->
     """
     files = [f"{name}.gz" for split in ("train", "test") for name in _IDX_FILES[split]]
     named = list(zip(files, published, strict=True))
-    downloads = tuple(Download(f"{address}/{name}", *each) for name, each in named)
+    downloads = tuple(Download(f"{address}/{name}", *about) for name, about in named)
     checksums = {name: md5 for name, (md5, _) in named}
     read = partial(records.read_idx, classes=10)
     return Layout("idx", folders, _IDX_FILES, read, downloads, md5=checksums, gzipped=True)
@@ -265,7 +265,7 @@ def _lists(**splits: str) -> dict[str, tuple[str, ...]]:
     return {
         split: tuple(
             f"{year}{slash}ImageSets/Main/{name}.txt"
-            for year, slash, name in (each.rpartition("/") for each in lists.split())
+            for year, slash, name in (entry.rpartition("/") for entry in lists.split())
         )
         for split, lists in splits.items()
     }
@@ -350,8 +350,8 @@ TEXT = TextDataset(
 )
 
 DATASETS: Mapping[str, Dataset] = {
-    each.name: each
-    for each in (
+    dataset.name: dataset
+    for dataset in (
         *(DIGITS, CIFAR10, CIFAR100, MNIST, FASHION_MNIST, IMAGENETTE, IMAGENET),
         *(VOC, VOC2007, VOC2012, TEXT),
     )

@@ -85,16 +85,18 @@ def fetch(
     resumed = part.exists()
     say(f"asking {url}")
     _receive(url, part, largest, report, say)
-    found = md5_of(part)
-    if found != md5 and resumed:  # the beginning may be of another file: once more from the start
+    received = md5_of(part)
+    if (
+        received != md5 and resumed
+    ):  # its beginning may be of another file: once more from the start
         part.unlink()
         say(f"{url} is not what the part that was there belongs to: once more from the start")
         _receive(url, part, largest, report, say)
-        found = md5_of(part)
-    if found != md5:
+        received = md5_of(part)
+    if received != md5:
         part.unlink()
         raise DataError(
-            f"{url} is not the published file: its md5 is {found}, not {md5}; it was deleted, "
+            f"{url} is not the published file: its md5 is {received}, not {md5}; it was deleted, "
             "try again or name a mirror with --url"
         )
     with part.open("rb+") as file:
@@ -104,11 +106,11 @@ def fetch(
 
 def md5_of(path: Path) -> str:
     """The checksum in the form that the datasets' pages give it."""
-    found = hashlib.md5(usedforsecurity=False)
+    digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
         while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _receive(url: str, part: Path, largest: int, report: Report, say: Say) -> None:
@@ -172,10 +174,10 @@ def _request(url: str, part: Path, largest: int, report: Report) -> None:
 def _range(answer: http.client.HTTPResponse, start: int, largest: int) -> tuple[int, int | None]:
     """Where the answer begins in the file, and how long the file is; a server may ignore the range."""
     if answer.status == 206:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
-        if found is None or _length(found[1], answer, largest) != start:
+        span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
+        if span is None or _length(span[1], answer, largest) != start:
             raise DataError(f"{answer.url} cannot be had: the server answers with another range")
-        return start, None if found[2] == "*" else _length(found[2], answer, largest)
+        return start, None if span[2] == "*" else _length(span[2], answer, largest)
     length = answer.headers.get("Content-Length", "")
     return 0, _length(length, answer, largest) if length.isdecimal() else None
 

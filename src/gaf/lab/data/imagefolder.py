@@ -40,14 +40,14 @@ class FolderListing:
 
     def fingerprint(self) -> str:
         """How many images there are, and a checksum of their names and sizes: not of their contents."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for path in self.paths:
             try:
                 size = os.stat(self.folder / path).st_size
             except OSError:  # a link to nothing: an image that will be found broken
                 size = -1
-            found.update(os.fsencode(path) + b"\0%d\0" % size)
-        return f"{len(self.paths)} images, names and sizes {found.hexdigest()}"
+            digest.update(os.fsencode(path) + b"\0%d\0" % size)
+        return f"{len(self.paths)} images, names and sizes {digest.hexdigest()}"
 
 
 def split_folder(folder: Path, split: str) -> Path:
@@ -65,13 +65,13 @@ def scan(folder: Path, split: str) -> FolderListing:
     """All images of a split; the classes are the folders of ``train``, in the order of their names."""
     train, here = split_folder(folder, "train"), split_folder(folder, split)
     try:
-        classes, found = _folders(train), _folders(here)
-        listed = [(name, tuple(_images(here, name, set()))) for name in found]
+        classes, present = _folders(train), _folders(here)
+        listed = [(name, tuple(_images(here, name, set()))) for name in present]
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}") from None
     except RecursionError:
         raise DataError(f"{here} has too many folders in folders: make it flatter") from None
-    if strange := sorted(set(found) - set(classes)):
+    if strange := sorted(set(present) - set(classes)):
         raise DataError(f"{here} has the class {strange[0]!r}, which {train} does not have")
     empty = [name for name, paths in listed if not paths]
     if empty and split == "train":
@@ -80,7 +80,7 @@ def scan(folder: Path, split: str) -> FolderListing:
     targets = [number[name] for name, paths in listed for _ in paths]
     if not targets:
         raise DataError(f"there is no image in the folders of {here}")
-    paths = tuple(path for _, each in listed for path in each)
+    paths = tuple(path for _, of_class in listed for path in of_class)
     return FolderListing(here, tuple(classes), paths, torch.tensor(targets))
 
 
@@ -92,9 +92,11 @@ def is_image(name: str) -> bool:
 def _folders(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
         listed = list(entries)
-    names = sorted(each.name for each in listed if each.is_dir() and not each.name.startswith("."))
+    names = sorted(
+        entry.name for entry in listed if entry.is_dir() and not entry.name.startswith(".")
+    )
     if not names:
-        loose = any(is_image(each.name) for each in listed)
+        loose = any(is_image(entry.name) for entry in listed)
         state = "images and no folders" if loose else "no folders"
         raise DataError(f"{folder} has {state}: each class needs a folder with its images")
     return names
@@ -108,13 +110,13 @@ def _images(folder: Path, name: str, seen: set[tuple[int, int]]) -> Iterator[str
         return
     seen.add(here)
     with os.scandir(folder / name) as entries:
-        listed = sorted(entries, key=lambda each: each.name)
-    for each in listed:
-        path = f"{name}/{each.name}"
-        if each.is_dir():
-            if not each.name.startswith("."):
+        listed = sorted(entries, key=lambda entry: entry.name)
+    for entry in listed:
+        path = f"{name}/{entry.name}"
+        if entry.is_dir():
+            if not entry.name.startswith("."):
                 yield from _images(folder, path, seen)
-        elif is_image(each.name) and (each.is_file() or each.is_symlink()):
+        elif is_image(entry.name) and (entry.is_file() or entry.is_symlink()):
             yield path  # a link to nothing too, which will be named as broken
 
 
@@ -225,10 +227,10 @@ class FolderSource:
         self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs float32 [B, 3, size, size], targets int64 [B], normalised on the device."""
-        for each in indices:
-            if len(each) and not 0 <= int(each.min()) <= int(each.max()) < len(self):
+        for batch in indices:
+            if len(batch) and not 0 <= int(batch.min()) <= int(batch.max()) < len(self):
                 raise IndexError(
-                    f"{self.name} has no sample {int(each.max())} (it has {len(self)})"
+                    f"{self.name} has no sample {int(batch.max())} (it has {len(self)})"
                 )
         scale, shift = scale_and_shift(MEAN, STD, 255.0, device)
         reader = _FolderReader(self.listing, self.shape[1], self.augment, seed, epoch)

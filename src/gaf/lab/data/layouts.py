@@ -137,12 +137,12 @@ class Dataset:
         """The layout and folder it is found in; the first that lacks no file."""
         whole = [(layout, folder) for layout in self.layouts for folder in layout.folders]
         parts = [(layout, folder) for layout in self.layouts for folder in layout.subsets]
-        found = [(layout, root / name) for layout, name in whole + parts if (root / name).is_dir()]
-        for layout, folder in found:
+        places = [(layout, root / name) for layout, name in whole + parts if (root / name).is_dir()]
+        for layout, folder in places:
             if not layout.missing(folder):
                 return layout, folder
-        if found:
-            layout, folder = found[0]
+        if places:
+            layout, folder = places[0]
             names = ", ".join(path.name for path in layout.missing(folder))
             raise DatasetMissing(f"{folder} lacks {names}; {self.how_to_get(root)}")
         raise DatasetMissing(f"{self.name} is not in {root}; {self.how_to_get(root)}")

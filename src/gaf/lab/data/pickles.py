@@ -107,13 +107,13 @@ def loads(content: bytes, path: Path, *keys: str) -> list[Any]:
         *keys: what to take; anything else in the dictionary is left alone.
     """
     try:
-        found = _ArrayUnpickler(
+        entries = _ArrayUnpickler(
             io.BytesIO(content), len(content), INSTRUCTIONS, encoding="bytes"
         ).load()
-        if not isinstance(found, dict):
+        if not isinstance(entries, dict):
             raise pickle.UnpicklingError("no dictionary")
-        values = [found.get(key, found.get(key.encode())) for key in keys]
-        return [each.tensor() if isinstance(each, _Array) else each for each in values]
+        values = [entries.get(key, entries.get(key.encode())) for key in keys]
+        return [value.tensor() if isinstance(value, _Array) else value for value in values]
     except Refused as error:
         raise DamagedFile(
             f"{path} is refused: {error}, and the pickle of a dataset holds arrays, numbers and text only; "

@@ -115,8 +115,8 @@ class TensorSource:
         self.images, self.targets = self.images.to(device), self.targets.to(device)
         augment = self.augment
         scale, shift = scale_and_shift(self.mean, self.std, self.peak, device)
-        for each in indices:
-            index = each.to(device)
+        for batch in indices:
+            index = batch.to(device)
             images = self.images.index_select(0, index)
             if augment is not None:
                 images = augment(images, index, seed=seed, epoch=epoch)
@@ -137,7 +137,7 @@ def read_ahead(
 
     loader: DataLoader[Batch] = DataLoader(
         reader,
-        sampler=[each.tolist() for each in indices],
+        sampler=[batch.tolist() for batch in indices],
         batch_size=None,
         num_workers=min(processes, len(indices)),
         collate_fn=_as_it_is,

@@ -61,8 +61,8 @@ class TextSource:
         (size,) = self.shape
         self.codes = self.codes.to(device)
         along = torch.arange(size + 1, device=device)
-        for each in indices:
-            index = each.to(device)
+        for batch in indices:
+            index = batch.to(device)
             start = index * size
             if self.augment:
                 start = start + below(draws(seed, epoch, index, 1)[:, 0], size)

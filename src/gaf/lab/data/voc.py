@@ -76,9 +76,9 @@ def scan(
         problems: gets a sentence about each bad image, which is left out; unset: the first is raised.
     """
     digest = hashlib.sha256()
-    listed = [(each.parents[2], name, each) for each in lists for name in _names(each, digest)]
-    images, found = [], []
-    present = {year: _file_names(year / "JPEGImages") for year in {each[0] for each in listed}}
+    listed = [(path.parents[2], name, path) for path in lists for name in _names(path, digest)]
+    images, annotations = [], []
+    present = {year: _file_names(year / "JPEGImages") for year in {entry[0] for entry in listed}}
     for year, name, where in listed[:limit]:
         image = year / "JPEGImages" / f"{name}.jpg"
         try:
@@ -86,7 +86,7 @@ def scan(
                 raise DamagedFile(f"{image} is missing, though {where} lists it")
             annotation = year / "Annotations" / f"{name}.xml"
             content, checksum = read_file(annotation, LARGEST)
-            found.append(parse(content, annotation, image))
+            annotations.append(parse(content, annotation, image))
         except DamagedFile as error:
             if problems is None:
                 raise
@@ -94,16 +94,18 @@ def scan(
             continue
         images.append(image)
         digest.update(checksum.encode())
-    counts = torch.tensor([len(each.labels) for each in found], dtype=torch.int64)
+    counts = torch.tensor([len(image.labels) for image in annotations], dtype=torch.int64)
     return VocListing(
         images=tuple(images),
-        sizes=torch.tensor([each.size for each in found]).view(-1, 2),
+        sizes=torch.tensor([image.size for image in annotations]).view(-1, 2),
         first=torch.cat((torch.zeros(1, dtype=torch.int64), counts.cumsum(0))),
-        labels=torch.tensor([x for each in found for x in each.labels], dtype=torch.int64),
-        boxes=torch.tensor([x for each in found for x in each.boxes], dtype=torch.float32).view(
-            -1, 4
+        labels=torch.tensor([x for image in annotations for x in image.labels], dtype=torch.int64),
+        boxes=torch.tensor(
+            [x for image in annotations for x in image.boxes], dtype=torch.float32
+        ).view(-1, 4),
+        difficult=torch.tensor(
+            [x for image in annotations for x in image.difficult], dtype=torch.bool
         ),
-        difficult=torch.tensor([x for each in found for x in each.difficult], dtype=torch.bool),
         checksum=digest.hexdigest(),
     )
 
@@ -121,17 +123,17 @@ def parse(content: bytes, path: Path, image: Path) -> Annotation:
     if root.tag != ROOT:  # it would pass for an image without objects
         raise DamagedFile(f"{path} is no annotation of VOC: it begins with <{_short(root.tag)}>")
     size = _size(root, path, image)
-    found = Annotation(size, [], [], [])
-    for each in root.findall("object"):
-        name = (each.findtext("name") or "").strip()
+    objects = Annotation(size, [], [], [])
+    for element in root.findall("object"):
+        name = (element.findtext("name") or "").strip()
         if name not in NUMBER:
             raise DamagedFile(
                 f"{path} has an object of the unknown class {_short(name)!r}; VOC has {_classes()}"
             )
-        found.labels.append(NUMBER[name])
-        found.boxes.append(_box(each, name, size, path))
-        found.difficult.append((each.findtext("difficult") or "0").strip() not in ("", "0"))
-    return found
+        objects.labels.append(NUMBER[name])
+        objects.boxes.append(_box(element, name, size, path))
+        objects.difficult.append((element.findtext("difficult") or "0").strip() not in ("", "0"))
+    return objects
 
 
 def _tree(content: bytes, path: Path) -> Element:
@@ -164,11 +166,11 @@ def _short(text: object) -> str:
 def _size(root: Element, path: Path, image: Path) -> tuple[int, int]:
     if root.find("size") is None:
         return size_of(image)
-    found = [(root.findtext(f"size/{side}") or "").strip() for side in ("width", "height")]
-    if not all(each.isdecimal() and len(each) <= 5 and int(each) > 0 for each in found):
-        texts = " x ".join(map(_short, found))
+    sides = [(root.findtext(f"size/{side}") or "").strip() for side in ("width", "height")]
+    if not all(text.isdecimal() and len(text) <= 5 and int(text) > 0 for text in sides):
+        texts = " x ".join(map(_short, sides))
         raise DamagedFile(f"{path} gives the image no size in pixels: {texts}")
-    return int(found[0]), int(found[1])
+    return int(sides[0]), int(sides[1])
 
 
 def size_of(image: Path) -> tuple[int, int]:

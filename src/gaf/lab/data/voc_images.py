@@ -51,9 +51,9 @@ class _Problems(TorchDataset[list[str]]):
 
     def __getitem__(self, index: list[int]) -> list[str]:
         sentences = []
-        for each in index:
+        for image in index:
             try:
-                decoded(self.listing, each)
+                decoded(self.listing, image)
             except DamagedFile as error:
                 sentences.append(str(error))
         return sentences

@@ -66,7 +66,7 @@ def save(
     except OSError as error:
         about = error
     everyone = everyones(fabric, about)
-    failed: Any = next((each for each in everyone if isinstance(each, OSError)), None)
+    failed: Any = next((answer for answer in everyone if isinstance(answer, OSError)), None)
     if fabric.is_global_zero:
         try:
             if failed is None:
@@ -105,8 +105,8 @@ def _remove(paths: Iterable[Path]) -> None:
 
 def steps(folder: Path) -> list[Path]:
     """The checkpoints in a folder, newest first."""
-    found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+    paths = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
+    return sorted(paths, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
 
 
 def latest(folder: Path, check: Callable[[Path], object] = lambda path: None) -> Path | None:
@@ -124,12 +124,12 @@ def latest(folder: Path, check: Callable[[Path], object] = lambda path: None) ->
         except Damaged as error:
             damaged.append((path, error))
             continue
-        for each, error in damaged:
-            aside = each.with_name(f"{ASIDE}{each.name}")
+        for broken, error in damaged:
+            aside = broken.with_name(f"{ASIDE}{broken.name}")
             _remove([aside])
-            each.rename(aside)
+            broken.rename(aside)
             warnings.warn(
-                f"the checkpoint {each.name} is damaged ({error}), trying the one before",
+                f"the checkpoint {broken.name} is damaged ({error}), trying the one before",
                 stacklevel=2,
             )
         return path
@@ -158,8 +158,8 @@ def verify(path: Path) -> list[Path]:
         version = manifest["format"]
         raise GafError(f"{path} has format {version}, this version of gaf reads {FORMAT}")
     parts = [path / f"part-{i}.pt" for i in range(len(entries))]
-    for part, each in zip(parts, entries, strict=True):
-        about = each if isinstance(each, dict) else {}
+    for part, entry in zip(parts, entries, strict=True):
+        about = entry if isinstance(entry, dict) else {}
         if not part.is_file():
             raise Damaged(f"{part.name} is missing")
         if part.stat().st_size != about.get("bytes") or files.sha256(part) != about.get("sha256"):

@@ -214,11 +214,11 @@ def read_file(path: Path, kind: type[C] = RunConfig) -> C:
     """What is in a JSON file of ours; GafError with its path where it is something else."""
     content = read_whole(path)
     try:
-        found = read(content, kind)
-        check_texts(found.model_dump())
+        values = read(content, kind)
+        check_texts(values.model_dump())
     except GafError as error:
         raise GafError(f"{path} is damaged: {error}") from None
-    return found
+    return values
 
 
 def matched_control(config: RunConfig) -> RunConfig:
@@ -258,14 +258,14 @@ def matched_control(config: RunConfig) -> RunConfig:
 
 def keys(kind: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
     """The dotted names of all keys."""
-    found = []
+    names = []
     for name, field in kind.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            found += keys(inner, f"{prefix}{name}.")
+            names += keys(inner, f"{prefix}{name}.")
         else:
-            found.append(prefix + name)
-    return found
+            names.append(prefix + name)
+    return names
 
 
 def unknown_key(key: str, kind: type[Config] = RunConfig) -> str:
@@ -277,7 +277,7 @@ def unknown_key(key: str, kind: type[Config] = RunConfig) -> str:
     """
     known = keys(kind)
     meant = SYNONYMS.get(key.rpartition(".")[2].lower())
-    same = [each for each in known if each.rpartition(".")[2] == meant]
+    same = [name for name in known if name.rpartition(".")[2] == meant]
     return f"a {kind.noun} has no key {key!r}{did_you_mean(same[0] if same else key, known)}"
 
 

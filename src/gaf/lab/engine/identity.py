@@ -178,13 +178,13 @@ def facts(fabric: Fabric, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Of Python, gaf and what trainings depend on."""
-    found = {"python": platform.python_version(), "gaf": gaf.__version__}
+    installed = {"python": platform.python_version(), "gaf": gaf.__version__}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def device_name(device: torch.device) -> str:

@@ -37,25 +37,25 @@ def states(device: torch.device) -> dict[str, Any]:
     """All states as plain values and tensors."""
     numpy: Any = np.random.get_state()  # noqa: NPY002
     name, keys, *rest = numpy
-    found = {
+    saved = {
         "python": random.getstate(),
         "numpy": (name, keys.tolist(), *rest),
         "torch": torch.get_rng_state(),
     }
     if device.type == "cuda":
-        found["cuda"] = torch.cuda.get_rng_state(device)
-    return found
+        saved["cuda"] = torch.cuda.get_rng_state(device)
+    return saved
 
 
-def restore(found: dict[str, Any], device: torch.device) -> None:
+def restore(saved: dict[str, Any], device: torch.device) -> None:
     """Go on from saved states."""
-    version, numbers, gauss = found["python"]
+    version, numbers, gauss = saved["python"]
     random.setstate((version, tuple(numbers), gauss))
-    name, keys, *rest = found["numpy"]
+    name, keys, *rest = saved["numpy"]
     np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))  # noqa: NPY002
-    torch.set_rng_state(found["torch"])
-    if device.type == "cuda" and "cuda" in found:
-        torch.cuda.set_rng_state(found["cuda"], device)
+    torch.set_rng_state(saved["torch"])
+    if device.type == "cuda" and "cuda" in saved:
+        torch.cuda.set_rng_state(saved["cuda"], device)
 
 
 @contextmanager
@@ -109,7 +109,7 @@ class Sampler:
     @classmethod
     def of(cls, config: RunConfig, samples: int, rank: int, processes: int) -> Sampler:
         """For a config; refuses a dataset that fills no batch."""
-        found = cls(
+        sampler = cls(
             samples,
             config.batch_size,
             config.drop_last,
@@ -118,13 +118,13 @@ class Sampler:
             rank,
             processes,
         )
-        if found.steps == 0:
+        if sampler.steps == 0:
             raise GafError(
                 f"{samples} samples do not fill one batch of {config.batch_size}, and drop_last is set"
                 if samples
                 else "there are no samples to train on"
             )
-        return found
+        return sampler
 
     @property
     def steps(self) -> int:
@@ -140,12 +140,12 @@ class Sampler:
 
     def parts(self, batch: Tensor) -> list[Part]:
         """What this process does of a batch, in turn."""
-        found = []
-        for each in batch.tensor_split(min(self.accumulate, len(batch))):
-            mine = each[self.rank :: self.processes]
+        parts = []
+        for piece in batch.tensor_split(min(self.accumulate, len(batch))):
+            mine = piece[self.rank :: self.processes]
             weight = len(mine) * self.processes / len(batch)
-            found.append(Part(mine if len(mine) else each[:1], weight))
-        return found
+            parts.append(Part(mine if len(mine) else piece[:1], weight))
+        return parts
 
 
 def evaluation_indices(samples: int, batch_size: int, rank: int, processes: int) -> list[Tensor]:

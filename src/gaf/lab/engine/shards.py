@@ -28,9 +28,9 @@ Pieces = dict[str, dict[str, Any]]
 def take_apart(tree: Any, pieces: Pieces, path: str = "") -> Any:
     """The tree with a note for each DTensor; what this process holds of it is added to ``pieces``."""
     if isinstance(tree, dict):
-        return {key: take_apart(each, pieces, f"{path}/{key}") for key, each in tree.items()}
+        return {key: take_apart(entry, pieces, f"{path}/{key}") for key, entry in tree.items()}
     if isinstance(tree, list | tuple):
-        return type(tree)(take_apart(each, pieces, f"{path}/{i}") for i, each in enumerate(tree))
+        return type(tree)(take_apart(entry, pieces, f"{path}/{i}") for i, entry in enumerate(tree))
     if not isinstance(tree, DTensor):
         return tree
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
@@ -45,9 +45,9 @@ def put_together(tree: Any, parts: list[Pieces]) -> Any:
     if isinstance(tree, dict) and NOTE in tree:
         return _whole(tree[NOTE], tree.get("shape"), parts)
     if isinstance(tree, dict):
-        return {key: put_together(each, parts) for key, each in tree.items()}
+        return {key: put_together(entry, parts) for key, entry in tree.items()}
     if isinstance(tree, list | tuple):
-        return type(tree)(put_together(each, parts) for each in tree)
+        return type(tree)(put_together(entry, parts) for entry in tree)
     if isinstance(tree, Tensor):
         _check_size(tree)
     return tree

@@ -75,7 +75,7 @@ def import_maker(kind: str) -> Callable[..., object]:
     make = getattr(module, name, None)
     if not callable(make):
         public = [
-            each for each in vars(module) if callable(getattr(module, each)) and each[0] != "_"
+            other for other in vars(module) if callable(getattr(module, other)) and other[0] != "_"
         ]
         raise GafError(f"{module_name} has no function {name!r}{did_you_mean(name, public)}")
     if not _knows_tasks(make):
@@ -89,5 +89,5 @@ def import_maker(kind: str) -> Callable[..., object]:
 def _knows_tasks(make: Callable[..., object]) -> bool:
     """Whether the module that defines a callable holds a class of tasks; ``os.system``'s does not."""
     home = sys.modules.get(getattr(make, "__module__", None) or "")
-    classes = [each for each in vars(home).values() if isinstance(each, type)] if home else []
-    return any(Task in each.__mro__ for each in classes)
+    classes = [value for value in vars(home).values() if isinstance(value, type)] if home else []
+    return any(Task in kind.__mro__ for kind in classes)

@@ -117,8 +117,8 @@ class Task:
         with evaluating(model):
             loss = self._tried("loss", model, self.train_source())
             if not isinstance(loss, Tensor) or loss.ndim:
-                found = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
-                raise GafError(f"{me}.loss gives {found}; it is one number, the mean of the batch")
+                given = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+                raise GafError(f"{me}.loss gives {given}; it is one number, the mean of the batch")
             samples = min(2, len(self.test_source()))
             for name, rows in self._tried("outcomes", model, self.test_source()).items():
                 if not rows.ndim or len(rows) != samples:
@@ -135,7 +135,9 @@ class Task:
             return getattr(self, method)(model, next(iter(stream)))
         except RuntimeError as error:
             frames = traceback.extract_tb(error.__traceback__)
-            mine = [each for each in frames if each.filename == inspect.getsourcefile(type(self))]
+            mine = [
+                frame for frame in frames if frame.filename == inspect.getsourcefile(type(self))
+            ]
             place = f" ({Path(mine[-1].filename).name}:{mine[-1].lineno})" if mine else ""
             raise GafError(
                 f"{type(self).__name__}.{method} fails on two samples: {first_line(error)}{place}"
@@ -172,9 +174,9 @@ class Task:
     def score_of(self, metrics: dict[str, float]) -> float:
         """The score among metrics."""
         if self.score not in metrics:
-            found = ", ".join(metrics)
+            measured = ", ".join(metrics)
             raise GafError(
-                f"{type(self).__name__} is scored by {self.score!r}, but measures {found}"
+                f"{type(self).__name__} is scored by {self.score!r}, but measures {measured}"
             )
         return metrics[self.score]
 
@@ -189,8 +191,8 @@ class Task:
         gather: Callable[[dict[str, Tensor]], dict[str, Tensor]] = lambda rows: rows,
     ) -> dict[str, float]:
         """The metrics over batches; ``gather`` puts together what several processes have found."""
-        found = [self.outcomes(model, batch) for batch in batches]
-        rows = {name: torch.cat([each[name] for each in found]) for name in found[0]}
+        outcomes = [self.outcomes(model, batch) for batch in batches]
+        rows = {name: torch.cat([part[name] for part in outcomes]) for name in outcomes[0]}
         return self.metrics(gather(rows))
 
 

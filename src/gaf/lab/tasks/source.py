@@ -36,32 +36,32 @@ def checksums(module_name: str) -> dict[str, str]:
     path = Path(file).absolute()
     parts = len(module_name.split("."))
     root = path.parents[parts if path.name == "__init__.py" else parts - 1]
-    found = {
-        each.relative_to(root).as_posix(): hashlib.sha256(each.read_bytes()).hexdigest()
-        for each in _files(root, path)
+    digests = {
+        part.relative_to(root).as_posix(): hashlib.sha256(part.read_bytes()).hexdigest()
+        for part in _files(root, path)
     }
-    _imported[module_name] = (module.__spec__, found)
-    return found
+    _imported[module_name] = (module.__spec__, digests)
+    return digests
 
 
 def _files(root: Path, first: Path) -> list[Path]:
     """The file and all it imports from below root, sorted."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     waiting = [first, *_packages(root, first)]
     while waiting:
         path = waiting.pop()
-        if path in found:
+        if path in files:
             continue
-        found.add(path)
+        files.add(path)
         for parts in _imports(root, path):
             waiting += _resolved(root, parts)
-    return sorted(found)
+    return sorted(files)
 
 
 def _packages(root: Path, path: Path) -> list[Path]:
     """The ``__init__.py`` of the folders between root and a file, which run before it."""
-    folders = [each for each in path.parents if each.is_relative_to(root) and each != root]
-    return [init for each in folders if (init := each / "__init__.py").is_file()]
+    folders = [folder for folder in path.parents if folder.is_relative_to(root) and folder != root]
+    return [init for folder in folders if (init := folder / "__init__.py").is_file()]
 
 
 def _imports(root: Path, path: Path) -> Iterator[tuple[str, ...]]:
@@ -87,11 +87,11 @@ def _resolved(root: Path, parts: tuple[str, ...]) -> list[Path]:
     """The files below root that importing this name runs: the module and the packages above it."""
     if not parts or parts[0] == PACKAGE:
         return []
-    found = []
+    files = []
     for count in range(1, len(parts) + 1):
         place = root.joinpath(*parts[:count])
         for candidate in (place / "__init__.py", place.with_name(f"{place.name}.py")):
             if candidate.is_file():
-                found.append(candidate)
+                files.append(candidate)
                 break
-    return found
+    return files

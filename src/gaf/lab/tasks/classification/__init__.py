@@ -46,12 +46,12 @@ class Classification(NamedTask["Source"]):
             raise GafError(self._unfit(reason))
         with evaluating(model):
             try:
-                found = model(torch.zeros(2, *source.shape))
+                logits = model(torch.zeros(2, *source.shape))
             except RuntimeError as error:
                 reason = f"for images of {source.shape} the model says {first_line(error)}"
                 raise GafError(self._unfit(reason)) from error
-        if tuple(found.shape) != wanted:
-            reason = f"for {wanted[0]} images the model gives {tuple(found.shape)}, not {wanted}"
+        if tuple(logits.shape) != wanted:
+            reason = f"for {wanted[0]} images the model gives {tuple(logits.shape)}, not {wanted}"
             raise GafError(self._unfit(reason))
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:

@@ -83,17 +83,17 @@ class Detection(NamedTask["VocSource"]):
         precisions = average_precisions(flat(outcomes["found"].cpu()), objects, len(classes))
         eleven, area = precisions.means()
         loss = outcomes["loss"].double().sum() / outcomes["matched"].sum().clamp(min=1)
-        found = {"loss": loss.item(), "mAP": eleven, "mAP_area": area}
+        figures = {"loss": loss.item(), "mAP": eleven, "mAP_area": area}
         for rule, values in (("AP", precisions.eleven_points), ("AP_area", precisions.area)):
             for name, value in zip(classes, values.tolist(), strict=True):
                 if value == value:  # a class without objects has none
-                    found[f"{rule}/{name}"] = value
-        return found
+                    figures[f"{rule}/{name}"] = value
+        return figures
 
 
-def flat(found: Tensor) -> Detections:
+def flat(detections: Tensor) -> Detections:
     """The rows [images, 200, 6] that ``detect`` gives as one list, without the empty ones."""
-    there = found[..., 1] > 0
-    image = torch.arange(len(found))[:, None].expand(there.shape)[there]
-    rows = found[there]
+    there = detections[..., 1] > 0
+    image = torch.arange(len(detections))[:, None].expand(there.shape)[there]
+    rows = detections[there]
     return Detections(image, rows[:, 0].long(), rows[:, 1], rows[:, 2:])

@@ -132,15 +132,15 @@ def default_boxes() -> Tensor:
         >>> default_boxes().shape
         torch.Size([8732, 4])
     """
-    found = []
+    grids = []
     for grid in GRIDS:
         centres = (torch.arange(grid.cells, dtype=torch.float64) + 0.5) * grid.step
         y, x = torch.meshgrid(centres, centres, indexing="ij")
         shapes = torch.tensor(list(grid.shapes()), dtype=torch.float64)
         places = torch.stack((x, y), dim=-1).view(-1, 1, 2).expand(-1, grid.boxes, 2)
         sizes = shapes.expand(len(places), -1, -1)
-        found.append(torch.cat((places, sizes), dim=-1).view(-1, 4))
-    return (torch.cat(found) / SIZE).float()
+        grids.append(torch.cat((places, sizes), dim=-1).view(-1, 4))
+    return (torch.cat(grids) / SIZE).float()
 
 
 CERTAIN = 0.01  # probability below which a box is dropped
@@ -200,6 +200,6 @@ def detect(logits: Tensor, numbers: Tensor, defaults: Tensor) -> Tensor:
     label = torch.arange(score.shape[1], device=score.device)[:, None].expand_as(score)
     every = torch.cat((label[..., None].float(), score[..., None], cut), dim=-1).flatten(1, 2)
     best = every[..., 1].topk(min(KEPT, every.shape[1]), dim=1)
-    found = every.gather(1, best.indices[..., None].expand(-1, -1, 6))
-    nothing = found.new_tensor([-1.0, 0, 0, 0, 0, 0])
-    return torch.where(best.values[..., None] > 0, found, nothing)
+    detections = every.gather(1, best.indices[..., None].expand(-1, -1, 6))
+    nothing = detections.new_tensor([-1.0, 0, 0, 0, 0, 0])
+    return torch.where(best.values[..., None] > 0, detections, nothing)

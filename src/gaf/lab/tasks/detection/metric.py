@@ -49,7 +49,7 @@ class Precisions(NamedTuple):
         return self.eleven_points.nanmean().item(), self.area.nanmean().item()
 
 
-def average_precisions(found: Detections, objects: Objects, classes: int) -> Precisions:
+def average_precisions(detections: Detections, objects: Objects, classes: int) -> Precisions:
     """The average precision of each class.
 
     Example:
@@ -64,38 +64,38 @@ def average_precisions(found: Detections, objects: Objects, classes: int) -> Pre
         >>> average_precisions(found, objects, 1).eleven_points
         tensor([0.5000], dtype=torch.float64)
     """
-    order = torch.argsort(found.score, descending=True, stable=True)  # the most certain first
-    found = Detections(*(each[order] for each in found))
-    target, overlap = _best_object(found, objects)
-    hit = (overlap >= ENOUGH) & found.score.isfinite()
+    order = torch.argsort(detections.score, descending=True, stable=True)  # the most certain first
+    detections = Detections(*(column[order] for column in detections))
+    target, overlap = _best_object(detections, objects)
+    hit = (overlap >= ENOUGH) & detections.score.isfinite()
     ignored = hit & _at(objects.difficult, target, False)
     right = _first_of_each(target, hit & ~ignored, len(objects.label))
     to_find = torch.bincount(objects.label[~objects.difficult], minlength=classes)
     rules = [
         _of_class(right[mine], int(to_find[label]))
         for label in range(classes)
-        for mine in ((found.label == label) & ~ignored,)
+        for mine in ((detections.label == label) & ~ignored,)
     ]
     return Precisions(
-        *(torch.tensor(each, dtype=torch.float64) for each in zip(*rules, strict=True))
+        *(torch.tensor(values, dtype=torch.float64) for values in zip(*rules, strict=True))
     )
 
 
-def _best_object(found: Detections, objects: Objects) -> tuple[Tensor, Tensor]:
+def _best_object(detections: Detections, objects: Objects) -> tuple[Tensor, Tensor]:
     """For each detection the object of its image and class that it overlaps most, and by how much.
 
     Ties go to the object listed first; without any object the index is -1 and the overlap 0. Objects are
     brought together by (image, class), so that only pairs that could match are looked at.
     """
-    span = int(max([0, *(x.max() for x in (found.label, objects.label) if len(x))])) + 1
+    span = int(max([0, *(x.max() for x in (detections.label, objects.label) if len(x))])) + 1
     keys, order = torch.sort(objects.image * span + objects.label, stable=True)
-    wanted = found.image * span + found.label
+    wanted = detections.image * span + detections.label
     first = torch.searchsorted(keys, wanted)
     count = torch.searchsorted(keys, wanted, right=True) - first
     guess = torch.arange(len(wanted)).repeat_interleave(count)
     within = torch.arange(len(guess)) - (count.cumsum(0) - count)[guess]
     candidate = order[first[guess] + within]
-    overlap = _iou_of_pairs(found.box[guess].double(), objects.box[candidate].double())
+    overlap = _iou_of_pairs(detections.box[guess].double(), objects.box[candidate].double())
     best = torch.zeros(len(wanted), dtype=torch.float64)
     best.scatter_reduce_(0, guess, overlap, "amax")
     none = len(objects.label)

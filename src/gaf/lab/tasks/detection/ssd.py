@@ -30,19 +30,19 @@ STD, PEAK = (0.229, 0.224, 0.225), 255.0
 
 def vgg_stages(in_channels: int, width: float) -> OrderedDict[str, nn.Sequential]:
     """Convolutions 1 to 5 with the pooling before each, then fc6 and fc7."""
-    found: OrderedDict[str, nn.Sequential] = OrderedDict()
+    stages: OrderedDict[str, nn.Sequential] = OrderedDict()
     fan_in = in_channels
     for number, channels in enumerate(VGG_STAGES, start=1):
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         if number > 1:  # rounding up: 75 pixels become 38
             layers["pool"] = nn.MaxPool2d(2, 2, ceil_mode=True)
-        for place, fan_out in enumerate((scaled(each, width) for each in channels), start=1):
+        for place, fan_out in enumerate((scaled(count, width) for count in channels), start=1):
             layers[f"conv{place}"] = nn.Conv2d(fan_in, fan_out, 3, padding=1)
             layers[f"relu{place}"] = nn.ReLU(inplace=True)
             fan_in = fan_out
-        found[f"conv{number}"] = nn.Sequential(layers)
+        stages[f"conv{number}"] = nn.Sequential(layers)
     units = scaled(FC, width)
-    found["fc"] = nn.Sequential(
+    stages["fc"] = nn.Sequential(
         OrderedDict(
             pool=nn.MaxPool2d(3, 1, padding=1),
             fc6=nn.Conv2d(fan_in, units, 3, padding=6, dilation=6),
@@ -51,7 +51,7 @@ def vgg_stages(in_channels: int, width: float) -> OrderedDict[str, nn.Sequential
             relu7=nn.ReLU(inplace=True),
         )
     )
-    return found
+    return stages
 
 
 def load_vgg(base: nn.Module, path: str) -> None:
@@ -60,9 +60,9 @@ def load_vgg(base: nn.Module, path: str) -> None:
     The former has whole linear layers, of which every fourth unit and every third pixel is taken. The latter
     expects pixels from 0 to 255 less their mean, so that its first weights are scaled to normalised images.
     """
-    found = _read(Path(path))
-    reduced = "0.weight" in found
-    layers = [each for each in base.modules() if isinstance(each, nn.Conv2d)]
+    saved = _read(Path(path))
+    reduced = "0.weight" in saved
+    layers = [layer for layer in base.modules() if isinstance(layer, nn.Conv2d)]
     if reduced:  # after thirteen convolutions and the pooling at 30 come fc6, a ReLU and fc7
         names = [str(place) for place in (*PLACES, 31, 33)]
     else:
@@ -70,7 +70,7 @@ def load_vgg(base: nn.Module, path: str) -> None:
     with torch.no_grad():
         for name, layer in zip(names, layers, strict=True):
             try:
-                weight, bias = found[f"{name}.weight"], found[f"{name}.bias"]
+                weight, bias = saved[f"{name}.weight"], saved[f"{name}.bias"]
                 if name.startswith("classifier"):
                     weight, bias = _fewer(weight, layer.weight.shape), bias[::4]
                 assert layer.bias is not None
@@ -90,16 +90,16 @@ def load_vgg(base: nn.Module, path: str) -> None:
 def _read(path: Path) -> Mapping[str, Tensor]:
     """The tensors of a file; nothing in it is run."""
     try:
-        found = tensor_files.load(path)
+        weights = tensor_files.load(path)
     except OSError as error:
         raise GafError(f"{path} cannot be read: {error.strerror}") from None
     except Refused as error:
         raise GafError(f"{path} holds no weights that can be read safely: {error}") from None
-    if not isinstance(found, Mapping) or not all(
-        isinstance(each, Tensor) for each in found.values()
+    if not isinstance(weights, Mapping) or not all(
+        isinstance(value, Tensor) for value in weights.values()
     ):
         raise GafError(f"{path} does not hold the weights of a model by name")
-    return found
+    return weights
 
 
 def _fewer(weight: Tensor, shape: torch.Size) -> Tensor:
@@ -206,13 +206,13 @@ class SSD300(nn.Module):
 
     def features(self, images: Tensor) -> list[Tensor]:
         """The six feature maps that boxes are predicted from."""
-        x, found = images, []
+        x, maps = images, []
         for name, stage in self.base.items():
             x = stage(x)
             if name == "conv4":
-                found.append(self.norm(x))
-        found.append(x)
+                maps.append(self.norm(x))
+        maps.append(x)
         for extra in self.extras:
             x = extra(x)
-            found.append(x)
-        return found
+            maps.append(x)
+        return maps

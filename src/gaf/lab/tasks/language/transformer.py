@@ -32,8 +32,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
         query, key, value = (
-            each.view(batch, length, self.heads, -1).transpose(1, 2)
-            for each in self.inputs(x).split(width, dim=2)
+            part.view(batch, length, self.heads, -1).transpose(1, 2)
+            for part in self.inputs(x).split(width, dim=2)
         )
         seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         return self.output(seen.transpose(1, 2).reshape(batch, length, width))

@@ -66,7 +66,7 @@ class PolicyGradient(NamedTask[Episodes]):
 
     def open_data(self) -> tuple[Episodes, Episodes]:
         options: dict[str, Any] = dict(self.config.data_options)
-        known = [each for each in inspect.signature(Episodes).parameters if each != "split"]
+        known = [name for name in inspect.signature(Episodes).parameters if name != "split"]
         for option, value in options.items():
             if option not in known:
                 hint = did_you_mean(option, known)
@@ -149,11 +149,11 @@ def to_go(rewards: Tensor) -> Tensor:
         >>> to_go(torch.tensor([[1.0], [1.0]])).flatten() / (1 - DISCOUNT)
         tensor([1.9900, 1.0000])
     """
-    found, after = torch.empty_like(rewards), torch.zeros_like(rewards[0])
+    returns, after = torch.empty_like(rewards), torch.zeros_like(rewards[0])
     for step in reversed(range(len(rewards))):
         after = (1 - DISCOUNT) * rewards[step] + DISCOUNT * after
-        found[step] = after
-    return found
+        returns[step] = after
+    return returns
 
 
 def others_mean(returns: Tensor) -> Tensor:

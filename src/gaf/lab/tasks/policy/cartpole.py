@@ -55,20 +55,22 @@ class Episodes:
         self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
     ) -> Iterator[Noise]:
         """The noise of each episode."""
-        for each in indices:
-            index = each + (0 if self.split == "train" else APART)
-            found = uniform(draws(seed, epoch, index, 4 + self.steps))
+        for batch in indices:
+            index = batch + (0 if self.split == "train" else APART)
+            numbers = uniform(draws(seed, epoch, index, 4 + self.steps))
             # float32 has 24 bits: rounding must not give 1
-            picks = found[:, 4:].float().clamp(max=1 - 2.0**-24)
-            yield Noise(EDGE * (2 * found[:, :4] - 1), picks.to(device))
+            picks = numbers[:, 4:].float().clamp(max=1 - 2.0**-24)
+            yield Noise(EDGE * (2 * numbers[:, :4] - 1), picks.to(device))
 
 
 def begin(starts: Tensor) -> Any:
     """Environments side by side in these states; one whose pole has fallen goes on anew, to be ignored."""
-    found = gymnasium().make_vec(ID, num_envs=len(starts), vectorization_mode="vector_entry_point")
-    found.reset(seed=0)
-    found.unwrapped.state = starts.numpy().T.copy()
-    return found
+    environments = gymnasium().make_vec(
+        ID, num_envs=len(starts), vectorization_mode="vector_entry_point"
+    )
+    environments.reset(seed=0)
+    environments.unwrapped.state = starts.numpy().T.copy()
+    return environments
 
 
 def gymnasium() -> Any:
