@@ -24,6 +24,7 @@ from torch import Tensor
 from gaf.lab.data import pickles
 from gaf.lab.data.files import DamagedFile, read_file
 from gaf.lab.data.sources import ImageRecords
+from gaf.lab.theory.learning import digits
 
 SHAPE = (3, 32, 32)
 PIXELS = 3 * 32 * 32
@@ -127,11 +128,8 @@ DIGITS_PEAK = 16.0  # the images count from 0 to 16
 
 def read_digits(split: str) -> ImageRecords:
     """The images of a split; the package knows none, so this one is ours."""
-    from sklearn.datasets import load_digits
-
-    pixels, labels = load_digits(return_X_y=True)
-    images = torch.as_tensor(pixels).to(torch.uint8).view(-1, 1, 8, 8)
-    targets = torch.as_tensor(labels).long()
+    pixels, targets = digits()
+    images = (DIGITS_PEAK * pixels).to(torch.uint8).view(-1, 1, 8, 8)
     digest = hashlib.sha256(images.numpy().tobytes() + targets.numpy().tobytes()).hexdigest()
     is_test = torch.arange(len(targets)) % EVERY == EVERY - 1
     chosen = is_test if split == "test" else ~is_test

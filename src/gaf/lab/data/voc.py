@@ -128,7 +128,7 @@ def parse(content: bytes, path: Path, image: Path) -> Annotation:
         name = (element.findtext("name") or "").strip()
         if name not in NUMBER:
             raise DamagedFile(
-                f"{path} has an object of the unknown class {_short(name)!r}; VOC has {_classes()}"
+                f"{path} has an object of the unknown class {_short(name)!r}; VOC has {', '.join(VOC)}"
             )
         objects.labels.append(NUMBER[name])
         objects.boxes.append(_box(element, name, size, path))
@@ -230,7 +230,3 @@ def _file_names(folder: Path) -> frozenset[str]:
         return frozenset(os.listdir(folder))
     except OSError as error:
         raise DamagedFile(f"{folder} cannot be read: {error.strerror}") from None
-
-
-def _classes() -> str:
-    return ", ".join(VOC)

@@ -5,12 +5,17 @@ One that is damaged is set aside, and removed when the next one has been written
 A checkpoint is a folder ``step-00001234`` with one ``part-R.pt`` for each process and a ``manifest.json``
 with the checksum of each part. The run folder must be seen by all processes. People name a checkpoint by
 its folder, or by that of its run, whose newest one counts.
+
+A state is a tree of dicts and lists with tensors at its leaves. Before saving, a sharded tensor is replaced
+by a note of its name and shape, and what this process holds of it goes into a dict of pieces. There is no
+metadata beside that: a checkpoint is plain tensors, numbers and strings, read with ``weights_only=True``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import shutil
 import warnings
@@ -19,12 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from gaf.common import files, tensor_files
 from gaf.common.errors import GafError
 from gaf.lab.engine.distributed import Fabric, everyones
 from gaf.lab.engine.folder import read_config
-from gaf.lab.engine.shards import put_together, take_apart
 
 CHECKPOINTS = "checkpoints"  # the folder of a run's
 KEPT = 2
@@ -33,6 +39,10 @@ MANIFEST = "manifest.json"
 ASIDE = "damaged-"  # before the name of a checkpoint that is
 FIRST = "part-0"  # it holds what is the same on all processes
 NAME = re.compile(r"step-(\d{8,})")
+NOTE = "gaf_sharded"  # stands for a tensor in pieces
+AXES = 64  # of a tensor, more than any has
+
+Pieces = dict[str, dict[str, Any]]
 
 
 class Damaged(GafError):
@@ -229,3 +239,67 @@ def find(place: Path) -> tuple[Path, Path]:
         read_config(run)  # it says if there is no run at all
         raise GafError(f"the run in {run} has no checkpoint yet: train it first")
     return run, newest
+
+
+def take_apart(tree: Any, pieces: Pieces, path: str = "") -> Any:
+    """The tree with a note for each DTensor; what this process holds of it is added to ``pieces``."""
+    if isinstance(tree, dict):
+        return {key: take_apart(entry, pieces, f"{path}/{key}") for key, entry in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(take_apart(entry, pieces, f"{path}/{i}") for i, entry in enumerate(tree))
+    if not isinstance(tree, DTensor):
+        return tree
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    _, offset = compute_local_shape_and_global_offset(tree.shape, tree.device_mesh, tree.placements)
+    pieces[path] = {"offset": list(offset), "values": tree.to_local().detach()}
+    return {NOTE: path, "shape": list(tree.shape)}
+
+
+def put_together(tree: Any, parts: list[Pieces]) -> Any:
+    """The tree with whole tensors again; GafError where a piece is missing."""
+    if isinstance(tree, dict) and NOTE in tree:
+        return _whole(tree[NOTE], tree.get("shape"), parts)
+    if isinstance(tree, dict):
+        return {key: put_together(entry, parts) for key, entry in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(put_together(entry, parts) for entry in tree)
+    if isinstance(tree, Tensor):
+        _check_size(tree)
+    return tree
+
+
+def _check_size(values: Tensor) -> None:
+    """A view can repeat what a file holds of a tensor any number of times; none is saved as one."""
+    if values.numel() * values.itemsize > values.untyped_storage().nbytes():
+        raise GafError(f"a tensor of {values.numel()} numbers has not as many in the file")
+
+
+def _whole(path: Any, shape: Any, parts: list[Pieces]) -> Tensor:
+    sound = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
+    if not isinstance(path, str) or not sound or len(shape) > AXES:
+        raise GafError("a tensor in pieces has no name or no shape")
+    pieces = [_piece(part[path], shape) for part in parts if path in part]
+    # What the pieces hold bounds what is allocated.
+    if not pieces or sum(values.numel() for _, values in pieces) != math.prod(shape):
+        raise GafError(f"pieces of {path} are missing")
+    whole = torch.empty(shape, dtype=pieces[0][1].dtype)
+    for where, values in pieces:
+        if values.numel():  # a process may hold nothing of a small tensor
+            whole[where] = values
+    return whole
+
+
+def _piece(piece: Any, shape: list[int]) -> tuple[tuple[slice, ...], Tensor]:
+    """Where a piece lies in the whole tensor, and its values."""
+    entries = piece if isinstance(piece, dict) else {}
+    offset, values = entries.get("offset"), entries.get("values")
+    if not isinstance(values, Tensor) or not isinstance(offset, list):
+        raise GafError("a piece of a tensor is not what was written")
+    _check_size(values)
+    sizes = list(zip(offset, values.shape, shape, strict=False))
+    if not len(sizes) == len(offset) == len(shape) == values.ndim or not all(
+        type(start) is int and 0 <= start <= end - length for start, length, end in sizes
+    ):
+        raise GafError("a piece of a tensor lies outside of it")
+    return tuple(slice(start, start + length) for start, length, _ in sizes), values

@@ -160,14 +160,14 @@ PACKAGES = ("torch", "lightning-fabric", "numpy", "pydantic", "pillow", "scikit-
 
 def facts(fabric: Fabric, data: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that is not in the config but may explain a difference."""
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now, device = datetime.datetime.now(datetime.timezone.utc), fabric.device
     return {
         "command": sys.argv,
         "versions": versions(),
         "system": platform.platform(),
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "device": device_name(fabric.device),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "processes": fabric.world_size,
         "threads": torch.get_num_threads(),
         "git": git_revision(Path.cwd()),
@@ -185,11 +185,6 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return installed
-
-
-def device_name(device: torch.device) -> str:
-    """What a run computes on."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def cpu_model() -> str:

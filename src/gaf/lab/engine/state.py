@@ -13,17 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from gaf.common.errors import GafError
-from gaf.lab.engine import checkpoint, rng, shards
+from gaf.lab.engine import checkpoint, rng
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.distributed import Fabric
 from gaf.lab.engine.progress import Progress, Wish
 from gaf.lab.engine.record import METRICS, Records
 from gaf.lab.engine.rng import Sampler
+from gaf.lab.landscape.slices_directions import check_state
 from gaf.lab.tasks.base import Task
 
+# What torch's rules keep of each number of a parameter.
+LIKE_PARAMETERS = {"momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
 KEYS = {"model", "optimizer", "scaler", "state", "loss_sum", "lengths"}  # of a checkpoint
 
 
@@ -139,8 +143,8 @@ def _restore(run: Run, state: dict[str, Any], own: dict[str, Any] | None) -> Non
     """Put what a checkpoint holds into a run."""
     if missing := KEYS - state.keys():
         raise GafError(f"it has no {min(missing)!r}")
-    shards.load_model(run.model, state["model"])
-    shards.load_optimizer(run.optimizer.optimizer, state["optimizer"])
+    _load_model(run.model, state["model"])
+    _load_optimizer(run.optimizer.optimizer, state["optimizer"])
     run.fabric.strategy.precision.load_state_dict(state["scaler"])
     run.state = State(**state["state"])
     for name, fresh in asdict(State()).items():
@@ -160,3 +164,47 @@ def _restore(run: Run, state: dict[str, Any], own: dict[str, Any] | None) -> Non
     run.logged_seconds = run.state.seconds
     if own is not None:  # with more processes than before, the new ones keep their fresh states
         rng.restore(own["rng"], run.fabric.device)
+
+
+def _load_model(model: nn.Module, state: dict[str, Any]) -> None:
+    """Load whole tensors into a model, sharded or not."""
+    check_state(model, state, "the checkpoint")
+    own = model.state_dict()
+    model.load_state_dict({key: _like(own.get(key), value) for key, value in state.items()})
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Load whole tensors into an optimizer; state of a parameter's shape is sharded as the parameter is."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for i, entries in state["state"].items():
+        for key in LIKE_PARAMETERS & entries.keys():
+            if _shape(entries[key]) != params[i].shape:
+                raise GafError(
+                    f"the checkpoint is one of another optimizer: its {key!r} of parameter {i} does not fit"
+                )
+    for own, saved in zip(optimizer.param_groups, state["param_groups"], strict=False):
+        for key in own.keys() & saved.keys():
+            if isinstance(own[key], int | float) and not isinstance(saved[key], int | float):
+                raise GafError(
+                    f"the checkpoint is one of another optimizer: its {key!r} is no number"
+                )
+    sharded = {
+        i: {
+            key: _like(params[i], value) if _shape(value) == params[i].shape else value
+            for key, value in entries.items()
+        }
+        for i, entries in state["state"].items()
+    }
+    optimizer.load_state_dict({**state, "state": sharded})
+
+
+def _shape(value: Any) -> torch.Size | None:
+    return value.shape if isinstance(value, Tensor) else None
+
+
+def _like(own: Any, value: Any) -> Any:
+    if not isinstance(own, DTensor) or not isinstance(value, Tensor):
+        return value
+    # Every process has read the whole tensor: each keeps its part, and nothing is sent.
+    value = value.to(own.device)
+    return distribute_tensor(value, own.device_mesh, own.placements, src_data_rank=None)

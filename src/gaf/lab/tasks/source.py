@@ -47,7 +47,10 @@ def checksums(module_name: str) -> dict[str, str]:
 def _files(root: Path, first: Path) -> list[Path]:
     """The file and all it imports from below root, sorted."""
     files: set[Path] = set()
-    waiting = [first, *_packages(root, first)]
+    # the packages between root and a file run before it
+    folders = [folder for folder in first.parents if folder.is_relative_to(root) and folder != root]
+    packages = [init for folder in folders if (init := folder / "__init__.py").is_file()]
+    waiting = [first, *packages]
     while waiting:
         path = waiting.pop()
         if path in files:
@@ -56,12 +59,6 @@ def _files(root: Path, first: Path) -> list[Path]:
         for parts in _imports(root, path):
             waiting += _resolved(root, parts)
     return sorted(files)
-
-
-def _packages(root: Path, path: Path) -> list[Path]:
-    """The ``__init__.py`` of the folders between root and a file, which run before it."""
-    folders = [folder for folder in path.parents if folder.is_relative_to(root) and folder != root]
-    return [init for folder in folders if (init := folder / "__init__.py").is_file()]
 
 
 def _imports(root: Path, path: Path) -> Iterator[tuple[str, ...]]:

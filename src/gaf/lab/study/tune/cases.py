@@ -19,6 +19,7 @@ from gaf.lab.engine.config import OptimizerConfig, RunConfig, ScheduleConfig, Ta
 from gaf.lab.tasks import Task
 from gaf.lab.tasks.base import lucky_guess
 from gaf.lab.tasks.models import build
+from gaf.lab.theory.learning import digits
 
 TRAIN = 1200  # of 1797 images; the other 597 are the test
 SPLIT_SEED = 0  # torch.randperm(1797) of this seed; its first 1200 are learned from
@@ -53,12 +54,9 @@ class DeepSigmoid(Task):
 
     @cached_property
     def _splits(self) -> tuple[_Digits, _Digits]:
-        from sklearn.datasets import load_digits
-
-        pixels, labels = load_digits(return_X_y=True)
+        pixels, labels = digits()
         order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SPLIT_SEED))
-        images = torch.as_tensor(pixels / 16).float().view(-1, 1, 8, 8)[order]
-        targets = torch.as_tensor(labels).long()[order]
+        images, targets = pixels.float().view(-1, 1, 8, 8)[order], labels[order]
         return _Digits(images[:TRAIN], targets[:TRAIN]), _Digits(images[TRAIN:], targets[TRAIN:])
 
     def build_model(self) -> nn.Module:
