@@ -1,14 +1,15 @@
 """Pickles from anywhere: nothing in them is run, and no number in them sizes memory.
 
-A pickle is a program; what it may call is what ``find_class`` of a subclass hands out. Refused here is what
-no data needs and what can exhaust the process: nested tuples as keys, whose hash overflows the stack; lengths
-that nothing in the file backs; the same text handed to call after call.
+A pickle is a program; what it may call is what :class:`Unpickler` hands out, and a subclass names it. Refused
+here is what no data needs and what can exhaust the process: nested tuples as keys, whose hash overflows the
+stack; lengths that nothing in the file backs; the same text handed to call after call.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from gaf.common.errors import GafError
@@ -37,7 +38,7 @@ class _Counted(dict[int, Any]):
 
 
 class Unpickler(_InPython):
-    """An unpickler that hands out nothing; subclasses say what may be called and what may be a key.
+    """An unpickler that hands out its ``names``; subclasses say which, what may be filled and what be a key.
 
     Args:
         file: to read, from where it is.
@@ -54,8 +55,13 @@ class Unpickler(_InPython):
         if instructions is not None:
             self.dispatch = _Counted(self.dispatch, instructions)  # type: ignore[misc]
 
+    # what a file may ask for, by module and name: none
+    names: ClassVar[Mapping[tuple[str, str], Any]] = MappingProxyType({})
+
     def find_class(self, module: str, name: str) -> Any:
-        raise Refused(f"it asks for {module}.{name}")
+        if (module, name) not in self.names:
+            raise Refused(f"it asks for {module}.{name}")
+        return self.names[module, name]
 
     def persistent_load(self, pid: Any) -> Any:
         raise Refused("it asks for an object outside the file")
@@ -103,6 +109,14 @@ class Unpickler(_InPython):
             raise Refused("it makes an object from arguments")
         super().load_newobj()
 
+    def check_build(self, thing: Any, state: Any) -> None:
+        """Refuse to fill something, before it is; here all of it."""
+        raise Refused("it changes something")
+
+    def load_build(self) -> None:
+        self.check_build(*self.stack[-2:])
+        super().load_build()
+
     def load_bytearray8(self) -> None:
         """Python would fill as much memory as the length says before it reads on."""
         length = int.from_bytes(self.read(8), "little")
@@ -123,6 +137,7 @@ class Unpickler(_InPython):
         pickle.DICT[0]: load_dict,
         pickle.REDUCE[0]: load_reduce,
         pickle.NEWOBJ[0]: load_newobj,
+        pickle.BUILD[0]: load_build,
         pickle.BYTEARRAY8[0]: load_bytearray8,
         **dict.fromkeys((pickle.EMPTY_SET[0], pickle.ADDITEMS[0], pickle.FROZENSET[0]), no_set),
         **dict.fromkeys((pickle.INST[0], pickle.OBJ[0], pickle.NEWOBJ_EX[0]), no_object),

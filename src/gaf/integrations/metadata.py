@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import PurePath
 from typing import Any, ClassVar
@@ -53,7 +52,10 @@ def _path(*parts: Any) -> str:
     return str(PurePath(*parts))
 
 
-_CALLABLE: dict[tuple[str, str], Callable[..., Any]] = {
+_NAMES: dict[tuple[str, str], Any] = {
+    **{
+        ("torch", name): kind for name, kind in vars(torch).items() if isinstance(kind, torch.dtype)
+    },
     **{(kind.__module__, kind.__qualname__): kind for kind in _RECORDS},
     (_ENCODING.__module__, _ENCODING.__qualname__): _encoding,
     ("torch", "Size"): torch.Size,  # which takes integers only
@@ -64,33 +66,31 @@ _CALLABLE: dict[tuple[str, str], Callable[..., Any]] = {
         for name in ("PosixPath", "WindowsPath")
     },
 }
-_DTYPES = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
 
 
-class _Unpickler(Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if module == "torch" and name in _DTYPES:
-            return _DTYPES[name]
-        return _CALLABLE.get((module, name)) or super().find_class(module, name)
+class MetadataUnpickler(Unpickler):
+    """Hands out the records of a checkpoint's metadata and the parts they are made of."""
 
-    def load_build(self) -> None:
+    names = _NAMES
+    keys = "neither text nor an index"
+
+    def check_build(self, thing: Any, state: Any) -> None:
         """Only a record of ours is filled, with values of its own fields."""
-        state, record = self.stack[-1], self.stack[-2]
-        if type(record) not in _RECORDS:
+        if type(thing) not in _RECORDS:
             raise Refused("it changes something that is no record")
-        if type(record) is records.TensorProperties:
+        if type(thing) is records.TensorProperties:
             kinds = (torch.dtype, torch.layout, bool, _ENCODING, bool)
             sound = type(state) is tuple and tuple(map(type, state)) == kinds
         else:
-            known = {field.name for field in fields(record)}  # type: ignore[arg-type]
+            known = {field.name for field in fields(thing)}
             sound = type(state) is dict and all(type(k) is str and k in known for k in state)
         if not sound:
-            raise Refused(f"a {type(record).__name__} with fields that it does not have")
-        super().load_build()
-        if type(record) is records.MetadataIndex:  # it may be a key already
-            self.check_keys([record])
+            raise Refused(f"a {type(thing).__name__} with fields that it does not have")
 
-    keys = "neither text nor an index"
+    def load_build(self) -> None:
+        super().load_build()
+        if type(self.stack[-1]) is records.MetadataIndex:  # it may be a key already
+            self.check_keys(self.stack[-1:])
 
     def may_be_key(self, key: Any) -> bool:
         if type(key) is records.MetadataIndex:
@@ -103,7 +103,7 @@ class _Unpickler(Unpickler):
 def loads(content: bytes) -> records.Metadata:
     """The metadata in a pickle; :class:`Refused` if it is anything else."""
     try:
-        metadata = _Unpickler(io.BytesIO(content), len(content)).load()
+        metadata = MetadataUnpickler(io.BytesIO(content), len(content)).load()
         _check(metadata)
     except Refused:
         raise

@@ -11,7 +11,7 @@ import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -86,16 +86,14 @@ AXES = 64  # of an array, as many as numpy has at most
 INSTRUCTIONS = 1 << 20  # CIFAR-100's training pickle has about 300,000
 
 
-class _ArrayUnpickler(Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        return _STAND_INS.get((module, name)) or super().find_class(module, name)
+class ArrayUnpickler(Unpickler):
+    """Hands out stand-ins for numpy's arrays."""
 
-    def load_build(self) -> None:
-        if not isinstance(self.stack[-2], _DType | _Array):  # such as a stand-in itself
+    names = _STAND_INS
+
+    def check_build(self, thing: Any, state: Any) -> None:
+        if not isinstance(thing, _DType | _Array):  # such as a stand-in itself
             raise Refused("it changes something that is no array")
-        super().load_build()
-
-    dispatch: ClassVar[dict[int, Any]] = {**Unpickler.dispatch, pickle.BUILD[0]: load_build}
 
 
 def loads(content: bytes, path: Path, *keys: str) -> list[Any]:
@@ -107,7 +105,7 @@ def loads(content: bytes, path: Path, *keys: str) -> list[Any]:
         *keys: what to take; anything else in the dictionary is left alone.
     """
     try:
-        entries = _ArrayUnpickler(
+        entries = ArrayUnpickler(
             io.BytesIO(content), len(content), INSTRUCTIONS, encoding="bytes"
         ).load()
         if not isinstance(entries, dict):
