@@ -16,7 +16,6 @@ import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -67,15 +66,14 @@ def read_python(paths: Sequence[Path], *, key: str, classes: int) -> ImageRecord
         data, labels = pickles.loads(content, path, "data", key)
         if not isinstance(data, Tensor) or data.ndim != 2 or data.shape[1] != PIXELS:
             raise DamagedFile(f"{path} holds no images of {PIXELS} bytes under 'data'")
-        if not _are_labels(labels) or len(labels) != len(data):
+        listed = isinstance(labels, list) and all(
+            type(label) is int and abs(label) < 1 << 31 for label in labels
+        )
+        if not listed or len(labels) != len(data):
             raise DamagedFile(f"{path} does not hold {len(data)} labels under {key!r}")
         images.append(data.view(-1, *SHAPE))
         targets.append(checked(torch.tensor(labels), classes, path))
     return ImageRecords(torch.cat(images), torch.cat(targets), fingerprint)
-
-
-def _are_labels(labels: object) -> TypeGuard[list[int]]:
-    return isinstance(labels, list) and all(type(x) is int and abs(x) < 1 << 31 for x in labels)
 
 
 BYTES = 8  # the type code of uint8, the only one these datasets use

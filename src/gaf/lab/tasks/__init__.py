@@ -78,16 +78,12 @@ def import_maker(kind: str) -> Callable[..., object]:
             other for other in vars(module) if callable(getattr(module, other)) and other[0] != "_"
         ]
         raise GafError(f"{module_name} has no function {name!r}{did_you_mean(name, public)}")
-    if not _knows_tasks(make):
+    # whether the module that defines it holds a class of tasks: that of os.system does not
+    home = sys.modules.get(getattr(make, "__module__", None) or "")
+    classes = [value for value in vars(home).values() if isinstance(value, type)] if home else []
+    if not any(Task in kind.__mro__ for kind in classes):
         raise GafError(
             f"{kind} is not a task: the module that defines it must have imported the class "
             "gaf.lab.tasks.Task, or one derived from it"
         )
     return make
-
-
-def _knows_tasks(make: Callable[..., object]) -> bool:
-    """Whether the module that defines a callable holds a class of tasks; ``os.system``'s does not."""
-    home = sys.modules.get(getattr(make, "__module__", None) or "")
-    classes = [value for value in vars(home).values() if isinstance(value, type)] if home else []
-    return any(Task in kind.__mro__ for kind in classes)

@@ -367,7 +367,7 @@ def test_two_years_from_three_archives(devkit, tmp_path):
             got = get(dataset, root, lambda name: lambda done, total: None, mirror=site.url)
         assert len(got.downloaded) == len(archives)
     assert len(load("voc", "train", root=root, workers=0)) == 4
-    assert sorted(path.name for path in root.iterdir()) == ["VOCdevkit"]
+    assert sorted(path.name for path in root.iterdir()) == [".lock", "VOCdevkit"]
 
 
 def test_both_years_at_once_cannot_be_had(tmp_path):
