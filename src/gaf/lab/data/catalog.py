@@ -14,7 +14,7 @@ from gaf.lab.data.files import DataError
 from gaf.lab.data.layouts import Dataset, Download, FolderDataset, Layout, TensorDataset, at_home
 from gaf.lab.data.sources import ImageRecords
 from gaf.lab.data.text import TextDataset
-from gaf.lab.data.voc_images import VocDataset
+from gaf.lab.data.voc import VocDataset
 
 GIGABYTE = 1 << 30
 FOLDER_PREFIX = "imagefolder:"

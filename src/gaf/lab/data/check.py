@@ -17,7 +17,7 @@ from gaf.lab.data.files import DataError
 from gaf.lab.data.imagefolder import BrokenImage, FolderSource, scan
 from gaf.lab.data.layouts import SPLITS, Dataset, FolderDataset, Layout, Options, TensorDataset
 from gaf.lab.data.text import TextDataset
-from gaf.lab.data.voc_images import VocDataset, VocImages
+from gaf.lab.data.voc import VocDataset, VocImages
 
 Progress = Callable[[str, int, int], None]  # a split, images so far, images in all
 Report = Callable[[int, int], None]  # the same of one split

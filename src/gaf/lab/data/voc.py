@@ -1,4 +1,4 @@
-"""PASCAL VOC on disk: lists of images, and for each image an XML file with its objects.
+"""PASCAL VOC: lists of images, and for each image an XML file with its objects. A task decides what it sees.
 
 A file may come from anywhere: a document type, with which entities and external files are declared, is
 refused unread. VOC counts pixels from 1 and includes both ends of a box; here a box is edges as shares of
@@ -11,18 +11,25 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
 
 from gaf.common.errors import GafError
-from gaf.lab.data.files import DamagedFile, read_file
+from gaf.lab.data.files import DamagedFile, DataError, read_file
+from gaf.lab.data.layouts import Dataset, Options
+from gaf.lab.data.sources import read_ahead
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 
 VOC = (  # the classes, in the order of their labels
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
@@ -230,3 +237,81 @@ def _file_names(folder: Path) -> frozenset[str]:
         return frozenset(os.listdir(folder))
     except OSError as error:
         raise DamagedFile(f"{folder} cannot be read: {error.strerror}") from None
+
+
+class VocImages:
+    """The images of lists of VOC.
+
+    Args:
+        name: the name it was loaded by.
+        listing: the images and their objects.
+        augment: whether a training may change them.
+        workers: processes that read them; 0: this one.
+    """
+
+    classes = VOC
+
+    def __init__(self, name: str, listing: VocListing, *, augment: bool, workers: int) -> None:
+        self.name, self.listing, self.augment, self.workers = name, listing, augment, workers
+        self.fingerprint = {"lists and annotations": listing.checksum}
+
+    def __len__(self) -> int:
+        return len(self.listing.images)
+
+    def problems(self, indices: Sequence[Tensor]) -> Iterator[list[str]]:
+        """For each tensor of indices a sentence about every image in it that cannot be used."""
+        return read_ahead(_Problems(self.listing), indices, self.workers)
+
+
+@dataclass(frozen=True)
+class _Problems(TorchDataset[list[str]]):
+    """By the indices of a batch; what a worker gets."""
+
+    listing: VocListing
+
+    def __getitem__(self, index: list[int]) -> list[str]:
+        sentences = []
+        for image in index:
+            try:
+                decoded(self.listing, image)
+            except DamagedFile as error:
+                sentences.append(str(error))
+        return sentences
+
+
+def decoded(listing: VocListing, index: int) -> Image:
+    """An image, if it has the size that its annotation says: that is looked at before any pixel."""
+    from gaf.lab.data import photos
+
+    path, annotated = listing.images[index], tuple(listing.sizes[index].tolist())
+    width, height = size_of(path)
+    if (width, height) != annotated:
+        raise DamagedFile(
+            f"{path} is {width} x {height} pixels, its annotation says {annotated[0]} x {annotated[1]}"
+        )
+    try:
+        return photos.decode(path)
+    except Exception as error:  # a decoder can fail in any way on a damaged file
+        raise DamagedFile(f"{path} is broken ({why(error)}): replace it") from None
+
+
+@dataclass(frozen=True)
+class VocDataset(Dataset):
+    """One or several years of VOC; the files of its layouts are the lists of images of each split."""
+
+    def open(self, split: str, root: Path, options: Options) -> VocImages:
+        if options.size is not None:
+            raise DataError(
+                f"a detector sees the images of {self.name} at its own size: leave size unset"
+            )
+        return VocImages(
+            self.name,
+            scan(self.lists(split, root), options.limit),
+            augment=split == "train" if options.augment is None else options.augment,
+            workers=options.workers,
+        )
+
+    def lists(self, split: str, root: Path) -> list[Path]:
+        """The files that list the images of a split."""
+        layout, folder = self.place(root)
+        return layout.paths(folder, split)

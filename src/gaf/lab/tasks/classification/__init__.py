@@ -19,7 +19,7 @@ class Classification(NamedTask["Source"]):
     """Cross-entropy on a dataset; the score is the share of test images named right."""
 
     def open_data(self) -> tuple[Source, Source]:
-        from gaf.lab.data.voc_images import VocImages
+        from gaf.lab.data.voc import VocImages
 
         train, test = super().open_data()
         if isinstance(train, VocImages):

@@ -41,7 +41,7 @@ class Detection(NamedTask["VocSource"]):
         super().__init__(config)
 
     def open_data(self) -> tuple[VocSource, VocSource]:
-        from gaf.lab.data.voc_images import VocImages
+        from gaf.lab.data.voc import VocImages
         from gaf.lab.tasks.detection.source import VocSource
 
         images = super().open_data()

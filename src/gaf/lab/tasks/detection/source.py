@@ -17,7 +17,7 @@ from gaf.lab.data.augment import BITS, draws, scale_and_shift
 from gaf.lab.data.files import DamagedFile
 from gaf.lab.data.imagefolder import MEAN, STD
 from gaf.lab.data.sources import read_ahead
-from gaf.lab.data.voc_images import VocImages, decoded
+from gaf.lab.data.voc import VocImages, decoded
 from gaf.lab.tasks.detection.augment import Window, boxes_in, random_colours, random_window
 from gaf.lab.tasks.detection.boxes import SIZE
 from gaf.lab.tasks.detection.loss import NOTHING
