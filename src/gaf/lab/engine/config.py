@@ -289,16 +289,17 @@ def explain(error: ValidationError, kind: type[Config] = RunConfig, within: str 
         return unknown_key(key, kind)
     if first["type"] == "missing":
         return f"the {kind.noun} lacks the key {key!r}"
+    cause = first.get("ctx", {}).get("error")
     if first["type"] == "json_invalid":
-        return f"the {kind.noun} is not JSON: {first['msg'].partition(': ')[2]}"
+        return f"the {kind.noun} is not JSON: {cause}"
     if first["type"] == "less_than_equal" and "ctx" in first:
         return f"{key} should be at most {first['ctx']['le']}, got {SHORT.repr(first['input'])}"
-    reason = _short(first["msg"].removeprefix("Value error, ").removeprefix("Input "), SENTENCE)
-    cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ValueError) and not isinstance(cause, GafError):
         raise cause  # a bug in a validator
     if first["type"] == "value_error":
+        reason = _short(str(cause), SENTENCE)
         return f"{key}: {reason}" if key else reason
+    reason = _short(first["msg"].removeprefix("Input "), SENTENCE)
     return f"{key or f'the {kind.noun}'} {reason}, got {SHORT.repr(first['input'])}"
 
 
