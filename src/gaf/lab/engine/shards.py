@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from gaf.common.errors import GafError
-from gaf.lab.landscape.slices_directions import check_state
+from gaf.lab.landscape.slices import check_state
 
 NOTE = "gaf_sharded"
 AXES = 64  # of a tensor, more than any has

@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from gaf.lab.landscape.slices_directions import Direction
+Direction = dict[str, Tensor]
 
 Loss = Callable[[nn.Module], Tensor]
 Method = Literal["loop", "batch"]

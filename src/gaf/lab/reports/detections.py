@@ -23,7 +23,7 @@ from gaf.lab.data.names import VOC
 from gaf.lab.engine import checkpoint
 from gaf.lab.engine.checkpoint import find
 from gaf.lab.engine.folder import read_config
-from gaf.lab.landscape.slices_directions import check_state
+from gaf.lab.landscape.slices import check_state
 from gaf.lab.tasks.detection.defaults import SIZE
 from gaf.lab.tasks.detection.nms import detect
 from gaf.lab.tasks.detection.ssd import SSD300

@@ -15,10 +15,9 @@ from torch import Generator, Tensor
 
 from gaf.functions import AlphaBeta, Arctan
 from gaf.lab.theory.bounds import bound, inside_theorem_3
-from gaf.lab.theory.curvature import random_settings
+from gaf.lab.theory.curvature import of_staircase, random_settings
 from gaf.lab.theory.families import Functions, log_uniform, one, uniform
 from gaf.lab.theory.noise import GradientNoise, outcomes
-from gaf.lab.theory.segments import of_staircase
 from gaf.lab.theory.staircase import Staircase, steps
 from gaf.lab.theory.trials import Count, Example, Trials
 

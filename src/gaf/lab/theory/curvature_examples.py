@@ -7,9 +7,8 @@ from torch import Tensor
 
 from gaf.functions import AlphaBeta, Arctan, Log
 from gaf.lab.theory import curvature as theorems
-from gaf.lab.theory.curvature import CurvatureCase, on_staircase
+from gaf.lab.theory.curvature import CurvatureCase, of_points, on_staircase
 from gaf.lab.theory.families import one
-from gaf.lab.theory.segments import of_points
 from gaf.lab.theory.staircase import Staircase, steps
 from gaf.lab.theory.trials import Example, Trials
 

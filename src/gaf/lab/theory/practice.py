@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from gaf.common.errors import GafError
 from gaf.functions import AlphaBeta
 from gaf.lab.theory.bounds import BETTER
-from gaf.lab.theory.curvature import ASSUMED, CurvatureCase, claim
+from gaf.lab.theory.curvature import ASSUMED, CurvatureCase, claim, of_points
 from gaf.lab.theory.families import FAMILIES, PRESETS, one
 from gaf.lab.theory.learning import (
     LogisticRegression,
@@ -39,7 +39,6 @@ from gaf.lab.theory.problems import (
     conditioned,
     rotated,
 )
-from gaf.lab.theory.segments import of_points
 from gaf.lab.theory.spectrum import HessianProduct
 
 SIDE = {
@@ -92,7 +91,7 @@ def practice(theorem: int) -> tuple[Practice, ...]:
     """The assumptions of Theorem 1, 2, 3 or 4 on every problem of :func:`problems`.
 
     Theorem 4 is asked for what it takes over from the others, ζ^G < ζ and c^G > c; what becomes of its
-    noise is in minibatches.py.
+    noise is in noise.py.
     """
     if theorem not in (*ASSUMED, 4):
         raise GafError(f"Theorems 1 to 4 assume something of a loss, Theorem {theorem} does not")

@@ -20,8 +20,7 @@ from gaf.lab.theory import (
     saddle,
     vanishing,
 )
-from gaf.lab.theory.minibatches import minibatches
-from gaf.lab.theory.noise import GradientNoise
+from gaf.lab.theory.noise import GradientNoise, minibatches
 from gaf.lab.theory.practice import practice
 from gaf.lab.theory.statements.data import CountedClaim, Findings, Measurement
 from gaf.lab.theory.trials import CASES, Count, Example, Trials, tally, without
