@@ -10,8 +10,7 @@ import pytest
 
 from gaf.lab.theory.practice import Practice
 from gaf.lab.theory.statements import STATEMENTS, CountedClaim, Findings, Measurement, find
-from gaf.lab.theory.statements.page import page
-from gaf.lab.theory.statements.words import (
+from gaf.lab.theory.statements.findings import (
     SUMMARY,
     cell,
     detail,
@@ -19,6 +18,7 @@ from gaf.lab.theory.statements.words import (
     practice_in_short,
     summary_rows,
 )
+from gaf.lab.theory.statements.page import page
 from gaf.lab.theory.trials import Count, Dropped
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from gaf.functions import AlphaBeta, Arctan
 from gaf.lab.theory.bounds import bound, inside_theorem_3
 from gaf.lab.theory.curvature import of_staircase, random_settings
-from gaf.lab.theory.families import Functions, log_uniform, one, uniform
+from gaf.lab.theory.families import Functions, log_uniform, one, single, uniform
 from gaf.lab.theory.noise import GradientNoise, outcomes
 from gaf.lab.theory.staircase import Staircase, steps
 from gaf.lab.theory.trials import Count, Example, Trials
@@ -109,8 +109,7 @@ def step_examples() -> dict[str, Example]:
     f, loss = one(Arctan(0.1, 20.0)), steps(INSIDE)
 
     def case(w: float, relative: float = 0.0, factor: float = 1.0, before: bool = False) -> Trials:
-        numbers = (w, 29.59, 1.22, 0.0, relative, factor)
-        x = [torch.tensor([number], dtype=torch.float64) for number in numbers]
+        x = single(w, 29.59, 1.22, 0.0, relative, factor)
         return one_step(
             f, loss, x[0][:, None], (x[1], x[2]), (x[3], x[4]), x[5], torch.tensor([before])
         )

@@ -14,11 +14,10 @@ from itertools import cycle
 import torch
 from torch import Generator, Tensor
 
-from gaf.lab.theory.families import FAMILIES, Functions, draw, log_uniform, uniform
+from gaf.lab.theory.families import BATCH, FAMILIES, Functions, draw, log_uniform, uniform
 from gaf.lab.theory.staircase import Staircase, draw_staircase
 from gaf.lab.theory.trials import Trials
 
-BATCH = 5_000
 DIMENSIONS = (1, 2, 3)
 
 SEPARABLE = "L is separable"
@@ -119,10 +118,8 @@ def random_settings(generator: Generator) -> Iterator[tuple[CurvatureCase, Stair
     """
     for n, family in cycle((n, family) for n in DIMENSIONS for family in FAMILIES):
         f = draw(family, BATCH, generator, slopes=(0.9, 100.0))
-        scale = torch.where(f.slope > 1, f.crossover, 1 / f.beta)
-        steep = torch.where(f.slope > 1, f.unit_slope, 1 / f.beta)
-        high = scale * log_uniform((0.8, 3.0), (BATCH,), generator)
-        low = torch.minimum(steep * (0.05 + uniform((BATCH,), generator)), 0.99 * high)
+        high = f.scale * log_uniform((0.8, 3.0), (BATCH,), generator)
+        low = torch.minimum(f.steep_end * (0.05 + uniform((BATCH,), generator)), 0.99 * high)
         loss = draw_staircase(f.derivative, low, high, n, generator)
         yield on_staircase(f, loss, low, high), loss
 

@@ -21,7 +21,7 @@ from gaf.common.errors import GafError
 from gaf.functions import AlphaBeta
 from gaf.lab.theory.bounds import BETTER
 from gaf.lab.theory.curvature import ASSUMED, CurvatureCase, claim, of_points
-from gaf.lab.theory.families import FAMILIES, PRESETS, one
+from gaf.lab.theory.families import FAMILIES, PRESETS, one, single
 from gaf.lab.theory.learning import (
     LogisticRegression,
     deep_sigmoid,
@@ -135,9 +135,13 @@ def _settings(seen: Seen) -> Iterator[CurvatureCase]:
         for low, high in product(LOWS, HIGHS):
             ends = f.alpha * steep * low, f.alpha * crossover * high
             plain, active = (of_points(seen.gradient, x, *ends) for x in (seen.slope, slope))
-            first, second = (torch.tensor([end], dtype=torch.float64) for end in ends)
             yield CurvatureCase(
-                functions, plain, active, first, second, lambda _: seen.problem, seen.separable
+                functions,
+                plain,
+                active,
+                *single(*ends),
+                described=lambda _: seen.problem,
+                separable=seen.separable,
             )
 
 

@@ -22,7 +22,7 @@ from gaf.lab.theory import (
 )
 from gaf.lab.theory.noise import GradientNoise, minibatches
 from gaf.lab.theory.practice import practice
-from gaf.lab.theory.statements.data import CountedClaim, Findings, Measurement
+from gaf.lab.theory.statements.findings import CountedClaim, Findings, Measurement
 from gaf.lab.theory.trials import CASES, Count, Example, Trials, tally, without
 
 Batches = Callable[[Generator], Iterable[Trials]]
