@@ -68,12 +68,12 @@ def _checked(statements: list[Statement], seed: int) -> Iterator[tuple[Statement
     console = terminal.stderr()
     with _one_thread():
         for statement in statements:
-            said = f"{statement.title}: {statement.subject}"
+            title = f"{statement.title}: {statement.subject}"
             if console.is_terminal:
-                with console.status(said):
+                with console.status(title):
                     findings = statement.check(seed)
             else:
-                terminal.stderr().print(f"{said} ...", highlight=False, soft_wrap=True)
+                terminal.stderr().print(f"{title} ...", highlight=False, soft_wrap=True)
                 findings = statement.check(seed)
             yield statement, findings
 

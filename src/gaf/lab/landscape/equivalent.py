@@ -130,13 +130,11 @@ def equivalent(
 
 def _fitted(integral: Quadrature, box: Box, points: int) -> Surface:
     """The surface by least squares, which is exact, up to its value at one point, for a gradient."""
-    found = fit_potential(integral.field, box, points)
-    if found.residual > GRADIENT:
-        return Surface(
-            found.x, found.y, found.values, "least squares", None, found.curl, found.residual
-        )
-    corner = integral(torch.stack((found.x[0], found.y[0])))
-    return Surface(found.x, found.y, found.values - found.values[0, 0] + corner, "quadrature")
+    fit = fit_potential(integral.field, box, points)
+    if fit.residual > GRADIENT:
+        return Surface(fit.x, fit.y, fit.values, "least squares", None, fit.curl, fit.residual)
+    corner = integral(torch.stack((fit.x[0], fit.y[0])))
+    return Surface(fit.x, fit.y, fit.values - fit.values[0, 0] + corner, "quadrature")
 
 
 def _is_quadratic(loss: Loss) -> bool:

@@ -78,8 +78,8 @@ def surface(
     axis = _axis(radius, side)
     # Seeds of generators far apart, whatever seeds others choose.
     directions = [
-        random_direction(model, each, biases_and_norms=biases_and_norms)
-        for each in (seed, seed + 0x5DEECE66D)
+        random_direction(model, number, biases_and_norms=biases_and_norms)
+        for number in (seed, seed + 0x5DEECE66D)
     ]
     losses, method = losses_at(model, loss, directions, torch.cartesian_prod(axis, axis), method)
     return Slice((axis, axis), losses.view(side, side), method)
@@ -131,7 +131,7 @@ def random_direction(model: nn.Module, seed: int, *, biases_and_norms: bool = Fa
         (['weight'], True)
     """
     generator = torch.Generator().manual_seed(seed)
-    found: Direction = {}
+    direction: Direction = {}
     for name, weight in model.named_parameters():
         if not weight.is_floating_point() or (weight.ndim < 2 and not biases_and_norms):
             continue
@@ -140,12 +140,12 @@ def random_direction(model: nn.Module, seed: int, *, biases_and_norms: bool = Fa
         axes = tuple(range(1, w.ndim)) if w.ndim > 1 else tuple(range(w.ndim))
         norm = torch.linalg.vector_norm
         scale = norm(w, dim=axes, keepdim=True) / norm(d, dim=axes, keepdim=True).clamp(min=1e-30)
-        found[name] = (d * scale).to(weight)
-    if not found:
+        direction[name] = (d * scale).to(weight)
+    if not direction:
         raise GafError(
             f"{type(model).__name__} has no weights of two axes or more; move its biases and norms too"
         )
-    return found
+    return direction
 
 
 def towards(model: nn.Module, state: Mapping[str, Tensor]) -> Direction:
@@ -174,8 +174,8 @@ def check_state(model: nn.Module, state: Mapping[str, Tensor], what: str = "the 
         if name not in mine:
             raise GafError(f"{what} is one of another model: it has {name!r}, this one has not")
         there, here = (
-            tuple(each.shape) if isinstance(each, Tensor) else None
-            for each in (state[name], mine[name])
+            tuple(tensor.shape) if isinstance(tensor, Tensor) else None
+            for tensor in (state[name], mine[name])
         )
         if there != here:
             raise GafError(

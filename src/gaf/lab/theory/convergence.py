@@ -135,18 +135,18 @@ def really_faster(generator: Generator, cases: int) -> Count:
         start = loss.random_points(generator)
         plain = active = start
         faster = torch.ones(len(keep), dtype=torch.bool)
-        found = torch.zeros(len(keep), 3, dtype=torch.float64)
+        failure = torch.zeros(len(keep), 3, dtype=torch.float64)
         for k in range(2, STEPS + 1):
             plain = plain - loss.gradient(plain) / ell
             active = active - f(loss.gradient(active)) / ell_g
             gaps = [loss.loss(w).sum(-1) for w in (plain, active)]
             slower = faster & (gaps[1] > gaps[0] * (1 + ROUNDING))
-            found[slower] = torch.stack((torch.full_like(gaps[0], k), *gaps), -1)[slower]
+            failure[slower] = torch.stack((torch.full_like(gaps[0], k), *gaps), -1)[slower]
             faster &= ~slower
 
-        def describe(i: int, f=f, loss=loss, start=start, found=found) -> str:
+        def describe(i: int, f=f, loss=loss, start=start, failure=failure) -> str:
             w = ", ".join(f"{x:.4g}" for x in start[i].tolist())
-            k, gap, gap_f = found[i].tolist()
+            k, gap, gap_f = failure[i].tolist()
             return (
                 f"{f.named(i)}, {loss.described(i)}, from w = ({w}): at k = {k:g} the gap is {gap:.4g} "
                 f"without and {gap_f:.4g} with f"

@@ -103,21 +103,21 @@ def minibatches(f: Activation, seed: int = 0) -> list[Noisy]:
     loss = LogisticRegression()
     generator = torch.Generator().manual_seed(seed)
     w = torch.zeros(loss.dimension, dtype=torch.float64)
-    found = []
+    points = []
     for step in range(max(VISITS) + 1):
         if step in VISITS:
-            found.append(_noise(loss, w, f, step, generator))
+            points.append(_noise(loss, w, f, step, generator))
         w = w - 0.5 * loss.gradient(w)
-    return found
+    return points
 
 
 def _noise(
     loss: LogisticRegression, w: torch.Tensor, f: Activation, step: int, generator: Generator
 ) -> Noisy:
-    each = loss.gradients(w)  # of the digits
-    chosen = torch.randint(len(each), (BATCHES, BATCH), generator=generator)
-    g = torch.cat([each[some].mean(1) for some in chosen.split(1_000)])  # less memory at once
-    full = each.mean(0)
+    gradients = loss.gradients(w)  # of the digits
+    chosen = torch.randint(len(gradients), (BATCHES, BATCH), generator=generator)
+    g = torch.cat([gradients[some].mean(1) for some in chosen.split(1_000)])  # less memory at once
+    full = gradients.mean(0)
     active, goal = f(g), f(full)
     # without its part that is linear in g, whose mean is known to be 0: less error of sampling
     bent = active - goal - f.derivative(full) * (g - full)

@@ -53,6 +53,18 @@ LOWS = (0.2, 0.5, 0.9)  # ε₀, as a share of where f' = 1
 HIGHS = (1.01, 1.5, 3.0)  # ε₂, as a multiple of the crossover
 INSIDE_3 = "the assumptions of Theorem 3"
 
+#: What is looked at on the box, by name.
+QUADRATICS: dict[str, Loss] = {
+    "the paper's w₁² + 0.2w₂²": PAPER,
+    "a quadratic, κ = 10⁴": conditioned(1e4, 10),
+    "the paper's, turned by 30°": rotated(PAPER, 30.0),
+}
+NOT_QUADRATIC: dict[str, Loss] = {
+    "w₁⁴ + 0.2w₂⁴": Powers(((4.0, 4.0), (0.8, 4.0))),
+    "Type 1": TypeOne((1.0, 0.2)),
+    "Type 2": TypeTwo((1.0, 0.2)),
+}
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -154,26 +166,18 @@ def _ends(family: type[AlphaBeta], slope: float) -> tuple[float, float]:
 
 def _functions(largest: float) -> list[AlphaBeta]:
     """The presets, and functions with a crossover inside the gradients of a problem."""
-    found: list[AlphaBeta] = []
+    functions: list[AlphaBeta] = []
     for family in FAMILIES:
-        found += [family(*preset) for preset in PRESETS]
+        functions += [family(*preset) for preset in PRESETS]
         for slope, share in product(SLOPES, CROSSOVERS):
             alpha = share * largest / _ends(family, slope)[1]
-            found.append(family(alpha, slope / alpha))
-    return found
+            functions.append(family(alpha, slope / alpha))
+    return functions
 
 
 def problems() -> Iterator[Seen]:
     """Quadratics, separable losses that are none, and what is trained on digits."""
-    on_a_box: dict[str, Loss] = {
-        "the paper's w₁² + 0.2w₂²": PAPER,
-        "a quadratic, κ = 10⁴": conditioned(1e4, 10),
-        "the paper's, turned by 30°": rotated(PAPER, 30.0),
-        "w₁⁴ + 0.2w₂⁴": Powers(((4.0, 4.0), (0.8, 4.0))),
-        "Type 1": TypeOne((1.0, 0.2)),
-        "Type 2": TypeTwo((1.0, 0.2)),
-    }
-    for name, loss in on_a_box.items():
+    for name, loss in (QUADRATICS | NOT_QUADRATIC).items():
         yield _on_a_box(name, loss)
     yield _logistic_regression()
     yield _network("a tanh network", small_network())

@@ -87,14 +87,14 @@ def by_layer(
     if value.dim():
         raise GafError(f"a loss must be one number, got shape {tuple(value.shape)}")
     gradients = torch.autograd.grad(value, list(named.values()))
-    found = []
+    layers = []
     for name, gradient in zip(named, gradients, strict=True):
         before, after = gradient.abs(), f(gradient).abs()
         below = (before < f.crossover).double().mean().item()
         mean, mean_after = before.mean().item(), after.mean().item()
         largest, largest_after = before.max().item(), after.max().item()
-        found.append(LayerGradient(name, mean, mean_after, largest, largest_after, below))
-    return found
+        layers.append(LayerGradient(name, mean, mean_after, largest, largest_after, below))
+    return layers
 
 
 def vanishing(f: Activation, depth: int = 12) -> list[LayerGradient]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gaf.lab.theory.practice import Practice
+from gaf.lab.theory.practice import QUADRATICS, Practice
 from gaf.lab.theory.trials import Count, Dropped
 
 Cell = str | int | float | None
@@ -115,8 +115,8 @@ def _printed(part: CountedClaim) -> tuple[str, str]:
 
 def needed(part: CountedClaim) -> str:
     """How many of the assumptions have a counterexample."""
-    found = sum(bool(each.example) for each in part.dropped)
-    return f"{found} of {len(part.dropped)}" if part.dropped else ""
+    counterexamples = sum(bool(dropped.example) for dropped in part.dropped)
+    return f"{counterexamples} of {len(part.dropped)}" if part.dropped else ""
 
 
 def practice_in_short(rows: tuple[Practice, ...]) -> str:
@@ -126,7 +126,7 @@ def practice_in_short(rows: tuple[Practice, ...]) -> str:
     best = max(rows, key=lambda row: row.every)
     if not best.every:
         return f"never, on {len(rows)} problems"
-    quadratics = [row.every for row in rows if "quadratic" in row.problem]
+    quadratics = [row.every for row in rows if row.problem in QUADRATICS]
     never = ", on quadratics never" if quadratics and not any(quadratics) else ""
     return f"at most {percent(best.every)} ({best.problem}){never}"
 
@@ -149,12 +149,12 @@ def cell(value: Cell) -> str:
     return f"{value:,}" if isinstance(value, int) else value
 
 
-def dropped_row(each: Dropped) -> tuple[str, str, str, str]:
+def dropped_row(dropped: Dropped) -> tuple[str, str, str, str]:
     """What happens without an assumption: its name, random cases, how often the claim failed, an example."""
-    cases = f"{each.cases:,}" if each.cases else "none drawn"
-    failed = f"{each.failures:,}" if each.cases else ""
-    example = f"{each.example}. {each.reason}" if each.example else each.reason
-    return each.assumption, cases, failed, example
+    cases = f"{dropped.cases:,}" if dropped.cases else "none drawn"
+    failed = f"{dropped.failures:,}" if dropped.cases else ""
+    example = f"{dropped.example}. {dropped.reason}" if dropped.example else dropped.reason
+    return dropped.assumption, cases, failed, example
 
 
 def detail(statement: Statement, findings: Findings) -> str:
@@ -173,8 +173,8 @@ def detail(statement: Statement, findings: Findings) -> str:
             lines.append(_count_line("inside the assumptions", part.sound))
         if part.printed:
             lines.append(_count_line("as printed", part.printed))
-        for each in part.dropped:
-            name, cases, failed, example = dropped_row(each)
+        for dropped in part.dropped:
+            name, cases, failed, example = dropped_row(dropped)
             lines.append(f"  without “{name}”: {_failed(cases, failed)}\n    {example}")
     if findings.practice:
         lines += ["", "How often the assumptions hold:"]
@@ -195,9 +195,9 @@ def _count_line(where: str, count: Count) -> str:
 
 
 def _held(row: Practice) -> str:
-    each = "; ".join(f"{name}: {percent(share)}" for name, share in row.holds.items())
+    shares = "; ".join(f"{name}: {percent(share)}" for name, share in row.holds.items())
     claim = "" if row.claim is None else f", claim true {percent(row.claim)}"
-    return f"all {percent(row.every)}{claim} ({each})"
+    return f"all {percent(row.every)}{claim} ({shares})"
 
 
 def _aligned(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...]) -> list[str]:
