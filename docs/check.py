@@ -1,4 +1,4 @@
-"""Check the Markdown pages: links resolve, Python blocks compile, commands in shell blocks exist.
+"""Check the Markdown pages: links resolve, Python blocks compile, commands and names of ours exist.
 
 Run by `make docs`, before blocks.py runs the Python blocks. Links to other sites are not followed. A line
 such as `gaf table cifar100 --dry-run` is parsed by the command itself, which is not started.
@@ -6,6 +6,7 @@ such as `gaf table cifar100 --dry-run` is parsed by the command itself, which is
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import sys
@@ -23,6 +24,8 @@ LINKS = (
     re.compile(r"^\s{0,3}\[[^\]]+\]:\s*<?([^\s>]+)"),  # [label]: target
     re.compile(r"<(?:a|img|source)\b[^>]*?\b(?:href|src|srcset)=[\"']([^\"']+)"),
 )
+NAME = re.compile(r"(?<!`)`(gaf(?:\.\w+)+)`(?!`)")
+HISTORY = ("CHANGELOG.md",)  # may name what is gone
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
 OTHER_SITE = re.compile(r"^([a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 
@@ -52,10 +55,52 @@ def complaints(page: Path, root: Path = ROOT) -> Iterator[str]:
     for number, line in shell_lines(text):
         if problem := command_problem(line):
             yield f"{name}:{number}: {line}: {problem}"
+    for number, line in _prose(text, keep_code=True):
+        for dotted in NAME.findall(line) if page.name not in HISTORY else ():
+            if problem := name_problem(dotted):
+                yield f"{name}:{number}: {dotted}: {problem}"
     for number, line in _prose(text):
         for target in (match for pattern in LINKS for match in pattern.findall(line)):
             if not OTHER_SITE.match(target) and (problem := _broken(target, page, root)):
                 yield f"{name}:{number}: link to {target}: {problem}"
+
+
+def name_problem(name: str) -> str:
+    """Why a dotted name of ours does not exist, by the sources: nothing is imported.
+
+    What a module imports from another one, and what a class may inherit, is taken to exist.
+    """
+    folder, parts = ROOT / "src", name.split(".")
+    while parts and (folder / parts[0]).is_dir():
+        folder /= parts.pop(0)
+    file = folder / "__init__.py"
+    if parts and (folder / f"{parts[0]}.py").is_file():
+        file = folder / f"{parts.pop(0)}.py"
+    scope: ast.AST = ast.parse(file.read_text("utf-8"))
+    for part in parts:
+        defined = [node for node in ast.iter_child_nodes(scope) if part in _binds(node)]
+        if not defined and not getattr(scope, "bases", ()):
+            return f"{file.relative_to(ROOT)} has no {part}"
+        if not defined or isinstance(defined[0], ast.Import | ast.ImportFrom):
+            return ""
+        scope = defined[0]
+    return ""
+
+
+def _binds(node: ast.AST) -> set[str]:
+    """The names that a statement gives to something."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name for alias in node.names}
+    targets = [*getattr(node, "targets", ()), getattr(node, "target", None)]
+    return {
+        name.id
+        for target in targets
+        if target
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name)
+    }
 
 
 def shell_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gaf.functions.base import AlphaBeta
-from gaf.functions.ranges import HUGE, is_tiny, log_of_product
+from gaf.functions.base import HUGE, AlphaBeta, is_tiny, log_of_product
 from gaf.functions.registry import register
 
 

@@ -84,7 +84,7 @@ def _elsewhere(s: Samples) -> Finding:
     rough += zip(low.tolist(), high.tolist(), power.tolist(), strict=True)
     if not rough:
         return Finding(True, searched)
-    low_at, high_at, power_at = min(rough, key=lambda found: abs(found[0]))
+    low_at, high_at, power_at = min(rough, key=lambda window: abs(window[0]))
     return _report(s, low_at, high_at, power_at, (0.0, 1e-6 * abs(low_at), 1e-3 * abs(low_at)))
 
 

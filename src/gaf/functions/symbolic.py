@@ -46,11 +46,11 @@ def prove(f: Activation, name: str) -> Finding | None:
     """Decide a clause, for all positive parameters if that can be done, else for those of f."""
     for form in forms(f):
         try:
-            found = PROOFS[name](form)
+            finding = PROOFS[name](form)
         except Exception:  # sympy raises many kinds where it cannot go on; that decides nothing
             continue
-        if found:
-            return found._replace(detail=form.scope + found.detail)
+        if finding:
+            return finding._replace(detail=form.scope + finding.detail)
     return None
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gaf.functions.base import AlphaBeta
-from gaf.functions.ranges import is_tiny
+from gaf.functions.base import AlphaBeta, is_tiny
 from gaf.functions.registry import register
 
 

@@ -58,12 +58,12 @@ def verify(f: Activation) -> Verdict:
     prove, extra, note = _prover(f, samples)
     clauses = []
     for name, check in CHECKS.items():
-        found = proof = prove(name)
-        if not found or (not found.holds and found.witness is None):
-            found = numeric.undefined(samples) or check(samples)
+        finding = proof = prove(name)
+        if not finding or (not finding.holds and finding.witness is None):
+            finding = numeric.undefined(samples) or check(samples)
             if proof:  # a disproof, to which the values add a witness
-                found = found._replace(holds=False, detail=f"{proof.detail}; {found.detail}")
-        clauses.append(_clause(name, found, "symbolic" if proof else "numeric"))
+                finding = finding._replace(holds=False, detail=f"{proof.detail}; {finding.detail}")
+        clauses.append(_clause(name, finding, "symbolic" if proof else "numeric"))
     return Verdict(repr(f), (*clauses, *extra), note)
 
 
@@ -83,7 +83,7 @@ def _prover(
 
 
 def _clause(
-    name: str, found: Finding, method: Literal["symbolic", "numeric"] = "numeric"
+    name: str, finding: Finding, method: Literal["symbolic", "numeric"] = "numeric"
 ) -> Clause:
     statement = STATEMENTS.get(name, SYMBOLIC_FORM)
-    return Clause(name, statement, found.holds, method, found.witness, found.detail)
+    return Clause(name, statement, finding.holds, method, finding.witness, finding.detail)

@@ -7,12 +7,20 @@ import torch
 from rich.console import Console
 
 import gaf
-from gaf.lab.bench import growth, machine, record, tables, training
-from gaf.lab.bench.authors import authors_step
-from gaf.lab.bench.contenders import FUNCTIONS, HYPER, IMPLEMENTATIONS, Model, Rule, contenders
-from gaf.lab.bench.limit import BYTES, streaming_pass
+from gaf.lab.bench import machine, report, training
+from gaf.lab.bench.contenders import (
+    BYTES,
+    FUNCTIONS,
+    HYPER,
+    IMPLEMENTATIONS,
+    Model,
+    Rule,
+    authors_step,
+    contenders,
+    streaming_pass,
+)
 from gaf.lab.bench.memory import Allocations
-from gaf.lab.bench.run import BenchPlan, Report
+from gaf.lab.bench.run import BenchPlan, Growth, Report, growth_rules
 from gaf.lab.bench.shapes import SHAPES, Shapes, resnet50
 from gaf.lab.bench.targets import CLAIMS, MemoryFacts, judge, judge_memory
 from gaf.lab.bench.timing import collect, ratio, spread
@@ -85,7 +93,7 @@ def test_the_streaming_pass_leaves_the_values():
 def test_ratios_are_taken_within_a_repetition():
     assert ratio([1.0, 20.0, 3.0], [1.0, 10.0, 1.0]).median == 2.0
     one = spread([3.0])
-    assert (one.median, one.low, one.high, one.n) == (3.0, 3.0, 3.0, 1)
+    assert (one.median, one.p10, one.p90, one.n) == (3.0, 3.0, 3.0, 1)
 
 
 def test_an_interrupted_collection_keeps_whole_repetitions():
@@ -184,26 +192,29 @@ def test_memory_targets(fused, foreach, verdicts):
 
 
 def test_growth_and_training_are_shown_and_recorded(capsys):
-    report = Report(BenchPlan(()))
-    report.growth = [growth.Growth(1, {rule: [1e-3, 2e-3] for rule in growth.rules()})]
+    measured = Report(BenchPlan(()))
+    measured.growth = [Growth(1, {rule: [1e-3, 2e-3] for rule in growth_rules()})]
     base = training.TrainingTimes.base
     ours = Rule("SGD", "gaf", "fused", "log", "momentum")
-    report.training = training.TrainingTimes(
+    measured.training = training.TrainingTimes(
         {base: [1.0], ours: [1.1]}, {base: [0.1], ours: [0.13]}
     )
-    assert report.training.shares()[ours] == [pytest.approx(0.03)]
-    found = record.as_dict(report)
+    assert measured.training.shares()[ours] == [pytest.approx(0.03)]
+    found = report.as_dict(measured)
     assert found["growth"][0]["bytes"] == 1_000_000 * BYTES["SGD"]
     assert found["training"][1]["share"]["median"] == pytest.approx(0.03)
-    Console(width=150).print(tables.tables(report))
+    Console(width=150).print(report.tables(measured))
     shown = capsys.readouterr().out
     assert "3.00%" in shown
     assert "1 M" in shown
 
 
-def test_resnet20_is_small():
-    assert 250_000 < sum(p.numel() for p in training.resnet20().parameters()) < 300_000
-    assert training.resnet20()(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+def test_a_whole_training_step_times_the_optimizers_part():
+    parts = {}
+    steps = training.training_steps(parts)
+    assert training.TrainingTimes.base in steps
+    steps[training.TrainingTimes.base]()
+    assert list(map(len, parts.values())) == [1]
 
 
 def test_others_take_a_share_of_the_machine():
@@ -213,9 +224,9 @@ def test_others_take_a_share_of_the_machine():
 
 def test_a_file_is_written_whole(tmp_path):
     path = tmp_path / "out.json"
-    record.write_json(path, {"seconds": [1.5, 2e-05], "n": []})
+    report.write_record(path, {"seconds": [1.5, 2e-05], "n": []})
     assert path.read_text("utf-8") == '{\n "seconds": [ 1.5, 2e-05 ],\n "n": []\n}\n'
     with pytest.raises(TypeError):
-        record.write_json(path, {"no": object()})
-    assert [each.name for each in tmp_path.iterdir()] == ["out.json"]
+        report.write_record(path, {"no": object()})
+    assert [file.name for file in tmp_path.iterdir()] == ["out.json"]
     assert "1.5" in path.read_text("utf-8")

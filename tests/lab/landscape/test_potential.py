@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gaf.lab.landscape import fit_potential
-from gaf.lab.landscape.line_integral import TOWARDS_START, line_integral
+from gaf.lab.landscape.potential import TOWARDS_START, line_integral
 from gaf.lab.theory.conditioning import Box
 from gaf.lab.theory.fields import NormClip, ValueClip
 from gaf.lab.theory.problems import PAPER, rotated

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from gaf.lab.bench.slices import deep_copy_loop, plain_loop
 from gaf.lab.landscape import slices
-from gaf.lab.landscape.slices_bench import deep_copy_loop, measure, plain_loop
-from gaf.lab.landscape.slices_directions import random_direction, towards
+from gaf.lab.landscape.slices import random_direction, towards
 from gaf.lab.landscape.slices_evaluate import losses_at
 
 X = torch.randn(32, 1, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -172,12 +172,3 @@ def test_a_model_that_vmap_cannot_follow_is_looped():
     directions = [random_direction(model, 0), random_direction(model, 0x5DEECE66D)]
     reference = plain_loop(model, loss, directions, torch.cartesian_prod(axis, axis))
     torch.testing.assert_close(found.losses.flatten(), reference, rtol=1e-6, atol=0)
-
-
-@pytest.mark.slow
-def test_what_the_benchmark_times_is_equal(monkeypatch):
-    """Which is faster is for `gaf landscape --bench` to say: a test on a busy machine cannot."""
-    monkeypatch.setattr("gaf.lab.landscape.slices_bench.SIDE", 15)
-    found = measure(rounds=1)
-    assert len(found) >= 3
-    assert max(each.difference for each in found) <= 1e-6

@@ -8,7 +8,7 @@ import torch
 
 import gaf
 from gaf.lab.landscape import equivalent
-from gaf.lab.landscape.compare import DISTANCES
+from gaf.lab.landscape.equivalent import DISTANCES
 from gaf.lab.reports.figures import Settings
 from gaf.lab.reports.figures.figure_4 import CURVES
 from gaf.lab.reports.figures.page import page

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gaf.functions import Arctan, Tanh
-from gaf.lab.theory import minibatches, practice
+from gaf.lab.theory import noise, practice
 from gaf.lab.theory.bounds import BETTER
 from gaf.lab.theory.conditioning import Box, constants
 from gaf.lab.theory.curvature import ASSUMED, C_RISES, CONVEX, L_RISES, SEPARABLE
@@ -105,9 +105,9 @@ def test_a_theorem_without_assumptions_on_a_loss():
 
 def test_the_noise_of_minibatches(monkeypatch):
     """Against the variance of the mean of 32 draws, and bias by a plain average."""
-    monkeypatch.setattr(minibatches, "BATCHES", 4_000)
-    first, second, third = minibatches.minibatches(Arctan(0.1, 20.0))
-    loss = minibatches.LogisticRegression()
+    monkeypatch.setattr(noise, "BATCHES", 4_000)
+    first, second, third = noise.minibatches(Arctan(0.1, 20.0))
+    loss = noise.LogisticRegression()
     w = torch.zeros(loss.dimension, dtype=torch.float64)
     each = loss.gradients(w)
     assert first.gradient == pytest.approx(loss.gradient(w).norm().item())
@@ -123,8 +123,8 @@ def test_the_noise_of_minibatches(monkeypatch):
 
 
 def test_a_straight_function_leaves_the_noise_alone(monkeypatch):
-    monkeypatch.setattr(minibatches, "BATCHES", 500)
-    monkeypatch.setattr(minibatches, "VISITS", (0,))
-    (found,) = minibatches.minibatches(Tanh(1e6, 1e-6))  # f(g) = g to 1e-12
+    monkeypatch.setattr(noise, "BATCHES", 500)
+    monkeypatch.setattr(noise, "VISITS", (0,))
+    (found,) = noise.minibatches(Tanh(1e6, 1e-6))  # f(g) = g to 1e-12
     assert found.activated_variance == pytest.approx(found.variance, rel=1e-9)
     assert found.bias < 1e-9

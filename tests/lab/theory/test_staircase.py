@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gaf.functions import Arctan
+from gaf.lab.theory.curvature import of_points, of_staircase
 from gaf.lab.theory.families import draw, one
-from gaf.lab.theory.segments import of_points, of_staircase
 from gaf.lab.theory.staircase import draw_staircase, steps
 
 F = one(Arctan(0.1, 20.0))

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gaf.lab.theory.practice import Practice
+from gaf.lab.theory.practice import QUADRATICS, Practice
 from gaf.lab.theory.statements import STATEMENTS, CountedClaim, Findings, Measurement, find
-from gaf.lab.theory.statements.page import page
-from gaf.lab.theory.statements.words import (
+from gaf.lab.theory.statements.findings import (
     SUMMARY,
     cell,
     detail,
@@ -19,9 +18,11 @@ from gaf.lab.theory.statements.words import (
     practice_in_short,
     summary_rows,
 )
+from gaf.lab.theory.statements.page import page
 from gaf.lab.theory.trials import Count, Dropped
 
 ROOT = Path(__file__).resolve().parents[3]
+QUADRATIC = next(iter(QUADRATICS))
 PAGE = ROOT / "docs" / "theory.md"
 CHECK = types.SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "check.py")))
 
@@ -35,7 +36,7 @@ def findings(failures=0):
     sound = Count(10_000, failures, "g = 7" if failures else "")
     rows = tuple(
         Practice(name, "on paper", 162, {"|g| < ε": share}, share, claim)
-        for name, share, claim in (("quadratic", 0.0, 0.0), ("other", 0.125, None))
+        for name, share, claim in ((QUADRATIC, 0.0, 0.0), ("other", 0.125, None))
     )
     table = Measurement(
         "Sizes", ("name", "size"), (("a|b", 0.12345), ("c", None), ("d", 12_345)), "A note."
@@ -95,7 +96,7 @@ def test_words():
     text = detail(STATEMENTS[3], findings())
     assert "without “|g| < ε”: false in 3 of 12 random cases\n    w = 1. Because." in text
     assert "without “k”: no random cases\n    There is none." in text
-    assert "quadratic, on paper\n    all 0 %, claim true 0 % (|g| < ε: 0 %)" in text
+    assert f"{QUADRATIC}, on paper\n    all 0 %, claim true 0 % (|g| < ε: 0 %)" in text
 
 
 def test_markdown_keeps_its_tables():

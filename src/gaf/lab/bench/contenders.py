@@ -3,12 +3,22 @@
 All contenders of an optimizer share parameters, gradients and state, so that they meet the same pages of
 memory. The clipping thresholds are out of reach: torch multiplies and clamps all the same, and the
 gradients stay as they are.
+
+The authors' formulation is written from its description: a Python loop, several passes over memory, with
+the placement ``"momentum"``. Its Log goes through ReLU, which rounds tiny gradients to 0 where
+:class:`gaf.Log` does not.
+
+The bandwidth limit is a pass that moves the bytes of a step and computes nothing. In fp32, SGD with momentum
+reads w, g, v and writes w, v: 20 bytes a parameter. Adam reads w, g, m, v and writes w, m, v: 28. The native
+kernels have such a pass. Without it torch's in-place operations move the same bytes (v += 0 g reads two and
+writes one, w *= 1 reads one and writes one) in several passes, which is slower than one; they are shown under
+a name of their own, and the limit stays unknown.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +28,6 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 import gaf
 from gaf.kernels import native
-from gaf.lab.bench.authors import authors_step
-from gaf.lab.bench.limit import kind, streaming_pass
 from gaf.lab.bench.shapes import Shapes
 
 FUNCTIONS = tuple(native.FUNCTIONS)
@@ -43,9 +51,7 @@ class Rule:
     """One way to do a step."""
 
     optimizer: str
-    who: (
-        str  # "gaf", "torch", "authors", "limit", "passes", or a clipping that torch's step follows
-    )
+    who: str  # "gaf", "torch", "authors", "limit", "passes", or a clipping before torch's step
     implementation: str | None = None
     function: str | None = None
     placement: str | None = None
@@ -98,52 +104,94 @@ class Model:
 def contenders(optimizer: str, model: Model, implementations: Sequence[str]) -> dict[Rule, Step]:
     """The step of every rule of an optimizer: torch's, ours, clipping, the authors', and the limit."""
     params, states = model.params, [model.state(name) for name in STATE[optimizer]]
-    found: dict[Rule, Step] = {}
-    for implementation in implementations:
-        found[Rule(optimizer, "torch", implementation)] = step_of(
-            torch.optim, optimizer, model, implementation
-        )
+    steps: dict[Rule, Step] = {}
+    for how in implementations:
+        steps[Rule(optimizer, "torch", how)] = step_of(torch.optim, optimizer, model, how)
     if "fused" in implementations:
-        torch_fused = found[Rule(optimizer, "torch", "fused")]
+        torch_fused = steps[Rule(optimizer, "torch", "fused")]
         for name, clip in CLIPS.items():
-            found[Rule(optimizer, name, "fused")] = lambda clip=clip: (clip(params), torch_fused())
-    for rule in _ours(optimizer, implementations):
-        assert rule.implementation is not None
-        found[rule] = step_of(
-            gaf,
-            optimizer,
-            model,
-            rule.implementation,
-            activation=f"{rule.function}({ALPHA}, {BETA})",
-            placement=rule.placement,
-        )
+            steps[Rule(optimizer, name, "fused")] = lambda clip=clip: (clip(params), torch_fused())
+    placements = gaf.PLACEMENTS if optimizer == "SGD" else ("gradient",)
+    for f, place, how in itertools.product(FUNCTIONS, placements, implementations):
+        if how != "fused" or native.INSTRUCTION_SETS:
+            activation = f"{f}({ALPHA}, {BETA})"
+            steps[Rule(optimizer, "gaf", how, f, place)] = step_of(
+                gaf, optimizer, model, how, activation=activation, placement=place
+            )
     if optimizer == "SGD":
         for f in FUNCTIONS:
-            found[Rule(optimizer, "authors", None, f)] = lambda f=f: authors_step(
+            steps[Rule(optimizer, "authors", None, f)] = lambda f=f: authors_step(
                 params, states[0], f, ALPHA, BETA, **HYPER["SGD"]
             )
-    found[Rule(optimizer, kind())] = streaming_pass(params, model.grads, states)
-    return found
-
-
-def _ours(optimizer: str, implementations: Sequence[str]) -> Iterator[Rule]:
-    placements = gaf.PLACEMENTS if optimizer == "SGD" else ("gradient",)
-    for f, placement, how in itertools.product(FUNCTIONS, placements, implementations):
-        if how != "fused" or native.INSTRUCTION_SETS:
-            yield Rule(optimizer, "gaf", how, f, placement)
+    steps[Rule(optimizer, kind())] = streaming_pass(params, model.grads, states)
+    return steps
 
 
 def step_of(house: Any, optimizer: str, model: Model, implementation: str, **extra: Any) -> Step:
     """``step`` of the optimizer of torch.optim or of gaf, with the shared state in it."""
     flags = {"foreach": False} if implementation == "single" else {implementation: True}
     opt = getattr(house, optimizer)(model.params, **HYPER[optimizer], **flags, **extra)
-    states = [model.state(name) for name in STATE[optimizer]]
-    for i, p in enumerate(model.params):
+    states = zip(*(model.state(name) for name in STATE[optimizer]), strict=True)
+    for p, tensors in zip(model.params, states, strict=True):
         if optimizer == "SGD":
-            velocity = states[0][i]
-            opt.state[p] = {"momentum_buffer": velocity, "gaf_velocity": velocity}
+            opt.state[p] = dict.fromkeys(("momentum_buffer", "gaf_velocity"), *tensors)
         else:
-            mean, square = states
-            step = torch.tensor(10.0)
-            opt.state[p] = {"step": step, "exp_avg": mean[i], "exp_avg_sq": square[i]}
+            mean, square = tensors
+            opt.state[p] = {"step": torch.tensor(10.0), "exp_avg": mean, "exp_avg_sq": square}
     return opt.step
+
+
+FORMULAS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
+    "arctan": lambda x, alpha, beta: alpha * torch.atan(beta * x),
+    "tanh": lambda x, alpha, beta: alpha * torch.tanh(beta * x),
+    "log": lambda x, alpha, beta: (
+        alpha * (torch.log(torch.relu(beta * x) + 1) - torch.log(torch.relu(-beta * x) + 1))
+    ),
+}
+
+
+@torch.no_grad()
+def authors_step(
+    params: Sequence[Tensor],
+    velocities: Sequence[Tensor],
+    function: str,
+    alpha: float,
+    beta: float,
+    *,
+    lr: float,
+    momentum: float,
+    weight_decay: float,
+) -> None:
+    """One step, in place, of parameters whose velocities exist already."""
+    f = FORMULAS[function]
+    for p, velocity in zip(params, velocities, strict=True):
+        assert p.grad is not None
+        d_p = p.grad.add(p, alpha=weight_decay)
+        velocity.mul_(momentum).add_(d_p)
+        p.add_(f(velocity, alpha, beta), alpha=-lr)
+
+
+BYTES = {"SGD": 20, "Adam": 28, "AdamW": 28}  # fp32, for a parameter
+
+
+def kind() -> str:
+    """``"limit"`` where one native pass measures it, ``"passes"`` where torch's several passes do not."""
+    return "limit" if native.INSTRUCTION_SETS else "passes"
+
+
+def streaming_pass(
+    ws: Sequence[Tensor], gs: Sequence[Tensor], states: Sequence[Sequence[Tensor]]
+) -> Callable[[], None]:
+    """A call that reads all the lists and writes all but ``gs``, leaving the values as they are."""
+    if kind() == "limit":
+        return lambda: native.stream(ws, gs, *states)
+
+    first, *others = [list(state) for state in states]
+    kept = [list(ws), *others]
+
+    def passes() -> None:
+        torch._foreach_add_(first, list(gs), alpha=0.0)
+        for tensors in kept:
+            torch._foreach_mul_(tensors, 1.0)
+
+    return passes

@@ -7,16 +7,16 @@ class has its 200 candidates, which is the most that suppression can get to do.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from rich.console import Console, Group
-from rich.table import Table
 
 import gaf
 from gaf.lab.bench import machine
-from gaf.lab.bench.progress import stage
-from gaf.lab.bench.timing import collect, ratio, spread
+from gaf.lab.bench.targets import verdict
+from gaf.lab.bench.timing import Spread, ratio, sheet, spread, timed
 
 CLASSES, MOST_OBJECTS = 20, 8  # in an image of VOC there are 2.4 on average
 SHARE = 0.10  # of a training step that matching and loss may take
@@ -57,55 +57,43 @@ def measure(repeats: int, console: Console) -> dict[str, Any]:
         optimizer.step()
 
     def loss() -> None:
-        for each in outputs:
-            each.grad = None
+        for output in outputs:
+            output.grad = None
         lossy(*outputs)
 
     @torch.no_grad()
     def detections() -> None:
         detect(outputs[0][:1], outputs[1][:1], defaults)
 
-    seconds: dict[str, list[float]] = {}
     others = machine.Others()
-    with stage(console, "detection", repeats) as tick:
-        steps = {STEP: step, LOSS: loss, DETECT: detections}
-        collect(steps, seconds, repeats=repeats, shortest=0.0, tick=tick)
+    steps = {STEP: step, LOSS: loss, DETECT: detections}
+    seconds = timed(console, "detection", steps, repeats=repeats, shortest=0.0)
     return {
         **machine.facts(),
         "batch": BATCH,
         "width": WIDTH,
         "limits": {"share": SHARE, "seconds": SECONDS},
         "others": others.share(),
-        "seconds": {name: spread(times).as_dict() for name, times in seconds.items()},
-        "share": ratio(seconds[LOSS], seconds[STEP]).as_dict(),
+        "seconds": {name: asdict(spread(times)) for name, times in seconds.items()},
+        "share": asdict(ratio(seconds[LOSS], seconds[STEP])),
     }
 
 
-def table(found: Mapping[str, Any]) -> Group:
+def table(record: Mapping[str, Any]) -> Group:
     """What was measured, for people."""
-    seconds, share = found["seconds"], found["share"]
-    shown = Table(
-        title=f"SSD300 at width {found['width']:g}, batch {found['batch']}",
-        caption=f"medians of {share['n']} interleaved repetitions (10 % to 90 %)",
+    share, others = Spread(**record["share"]), record["others"]
+    times = {name: Spread(**figures) for name, figures in record["seconds"].items()}
+    few = verdict(share.median <= SHARE, others)
+    quick = verdict(times[DETECT].median < SECONDS, others)
+    notes = {
+        STEP: ("", "", ""),
+        LOSS: (f"{share:.1%}", f"{SHARE:.0%}", few),
+        DETECT: ("", f"{1000 * SECONDS:.0f} ms", quick),
+    }
+    shown = sheet(
+        f"SSD300 at width {record['width']:g}, batch {record['batch']}",
+        ("what", "milliseconds", "of the step", "at most", "verdict"),
+        ((name, f"{times[name].times(1000):.1f}", *cells) for name, cells in notes.items()),
+        caption=f"medians of {share.n} interleaved repetitions (10 % to 90 %)",
     )
-    for column in ("what", "milliseconds", "of the step", "at most", "verdict"):
-        shown.add_column(column, justify="left" if column == "what" else "right", no_wrap=True)
-    part = f"{share['median']:.1%} ({share['p10']:.1%} to {share['p90']:.1%})"
-    few, quick = share["median"] <= SHARE, seconds[DETECT]["median"] < SECONDS
-    for name, of, limit, reached in (
-        (STEP, "", "", None),
-        (LOSS, part, f"{SHARE:.0%}", few),
-        (DETECT, "", f"{1000 * SECONDS:.0f} ms", quick),
-    ):
-        verdict = "" if reached is None else "reached" if reached else "not reached"
-        if verdict and (found["others"] or 0.0) > 0.05:
-            verdict += f" (others took {found['others']:.0%} of the processors)"
-        time = seconds[name]
-        shown.add_row(
-            name,
-            f"{1000 * time['median']:.1f} ({1000 * time['p10']:.1f} to {1000 * time['p90']:.1f})",
-            of,
-            limit,
-            verdict,
-        )
-    return Group(machine.line(found), shown)
+    return Group(machine.line(record), shown)

@@ -10,21 +10,20 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console, Group
-from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 import gaf
 from gaf.lab.bench import machine
-from gaf.lab.bench.images import CLASSES, MEAN, SIZE, STD, Photos, crops, normalised, write_photos
-from gaf.lab.bench.progress import stage
-from gaf.lab.bench.timing import collect, ratio, spread
+from gaf.lab.bench.targets import verdict
+from gaf.lab.bench.timing import Spread, ratio, sheet, spread, timed
 
 LIMIT = 0.95  # of the bare loop's images a second
 BATCH, TRAIN, TEST = 128, 1280, 128
@@ -36,49 +35,40 @@ Epoch = Callable[[], object]
 
 def measure(repeats: int, console: Console) -> dict[str, Any]:
     """Both paths; seconds of each epoch, and the ratio of images a second."""
-    found: dict[str, Any] = {**machine.facts(), "limit": LIMIT, "paths": {}}
+    paths = {}
     for name, make, images in (
         ("ResNet-8, CIFAR tensors", _tensors, TRAIN + TEST),
         ("ResNet-8, ImageFolder", _folder, PHOTOS_TRAIN + PHOTOS_TEST),
     ):
-        seconds: dict[str, list[float]] = {}
         others = machine.Others()
-        with make() as steps, stage(console, name, repeats) as tick:
-            collect(steps, seconds, repeats=repeats, shortest=0.0, tick=tick)
-        found["paths"][name] = {
-            **{
-                who: {"images_per_second": spread([images / each for each in times]).as_dict()}
-                for who, times in seconds.items()
-            },
-            "ratio": ratio(seconds["bare loop"], seconds["engine"]).as_dict(),
+        with make() as steps:
+            seconds = timed(console, name, steps, repeats=repeats, shortest=0.0)
+        speeds = {who: spread([images / time for time in times]) for who, times in seconds.items()}
+        paths[name] = {
+            **{who: {"images_per_second": asdict(speed)} for who, speed in speeds.items()},
+            "ratio": asdict(ratio(seconds["bare loop"], seconds["engine"])),
             "others": others.share(),
         }
-    return found
+    return {**machine.facts(), "limit": LIMIT, "paths": paths}
 
 
-def table(found: Mapping[str, Any]) -> Group:
+def table(record: Mapping[str, Any]) -> Group:
     """What was measured, for people."""
-    repeats = next(iter(found["paths"].values()))["ratio"]["n"]
-    shown = Table(
-        title="Training engine: images a second, evaluation and checkpoint included",
+    rows, repeats = [], 0
+    for name, path in record["paths"].items():
+        speeds = (path[who]["images_per_second"]["median"] for who in ("bare loop", "engine"))
+        share = Spread(**path["ratio"])
+        judged = verdict(share.median >= LIMIT, path["others"])
+        shown = (f"{speed:,.0f}" for speed in speeds)
+        rows.append((name, *shown, f"{share:.3f}", f"{LIMIT:.2f}", judged))
+        repeats = share.n
+    comparison = sheet(
+        "Training engine: images a second, evaluation and checkpoint included",
+        ("path", "bare loop", "engine", "ratio", "at least", "verdict"),
+        rows,
         caption=f"medians of {repeats} interleaved epochs (10 % to 90 %)",
     )
-    for column in ("path", "bare loop", "engine", "ratio", "at least", "verdict"):
-        shown.add_column(column, justify="left" if column == "path" else "right", no_wrap=True)
-    for name, path in found["paths"].items():
-        speeds = [path[who]["images_per_second"]["median"] for who in ("bare loop", "engine")]
-        share = path["ratio"]
-        verdict = "reached" if share["median"] >= LIMIT else "not reached"
-        if (path["others"] or 0.0) > 0.05:
-            verdict += f" (others took {path['others']:.0%} of the processors)"
-        shown.add_row(
-            name,
-            *(f"{speed:,.0f}" for speed in speeds),
-            f"{share['median']:.3f} ({share['p10']:.3f} to {share['p90']:.3f})",
-            f"{LIMIT:.2f}",
-            verdict,
-        )
-    return Group(machine.line(found), shown)
+    return Group(machine.line(record), comparison)
 
 
 @contextmanager
@@ -104,10 +94,7 @@ def _tensors() -> Iterator[dict[str, Epoch]]:
             x = images[index]
             yield normalised(crops(x) if train else x), labels[index]
 
-    with ExitStack() as stack:
-        engine = stack.enter_context(
-            _engine((source(0, CropFlip(4, True)), source(1, None)), BATCH)
-        )
+    with _engine((source(0, CropFlip(4, True)), source(1, None)), BATCH) as engine:
         yield {"bare loop": _bare(batches), "engine": engine}
 
 
@@ -213,3 +200,79 @@ def _engine(sources: Sequence[Any], batch: int) -> Iterator[Epoch]:
         finally:
             if run.records is not None:
                 run.records.close()
+
+
+CLASSES = 10
+SIZE = 64  # of photographs, once cut
+MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
+
+
+def crops(images: Tensor) -> Tensor:
+    """Random crops after a padding of 4, and flips, as loops for CIFAR on tensors have them."""
+    count, _, height, width = images.shape
+    padded = functional.pad(images, (4, 4, 4, 4))
+    top, left = torch.randint(9, (2, count, 1))
+    rows, columns = top + torch.arange(height), left + torch.arange(width)
+    flipped = torch.rand(count, 1) < 0.5
+    columns = torch.where(flipped, columns.flip(1), columns)
+    number = torch.arange(count)[:, None, None]
+    cropped = padded[number, :, rows[:, :, None], columns[:, None, :]]
+    return cropped.permute(0, 3, 1, 2).contiguous()
+
+
+def normalised(images: Tensor) -> Tensor:
+    """Bytes to numbers around 0."""
+    mean, std = (torch.tensor(channels).view(-1, 1, 1) for channels in (MEAN, STD))
+    return images.float().div_(255).sub_(mean).div_(std)
+
+
+class Photos(Dataset[tuple[Tensor, int]]):
+    """A folder of images as one writes it by hand: random resized crop and flip, or the centre."""
+
+    def __init__(self, folder: Path, train: bool) -> None:
+        classes = sorted(path for path in folder.iterdir())
+        self.files = [
+            (path, label) for label, name in enumerate(classes) for path in sorted(name.iterdir())
+        ]
+        self.train = train
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, number: int) -> tuple[Tensor, int]:
+        import numpy as np
+        from PIL import Image
+
+        path, label = self.files[number]
+        with Image.open(path) as file:
+            image = file.convert("RGB")
+        width, height = image.size
+        if self.train:
+            area, shape, x, y, flip = torch.rand(5).tolist()
+            side = (width * height * (0.08 + 0.92 * area)) ** 0.5
+            stretch = (0.75 + shape * (4 / 3 - 0.75)) ** 0.5
+            w, h = min(width, round(side * stretch)), min(height, round(side / stretch))
+            left, top = int(x * (width - w + 1)), int(y * (height - h + 1))
+            image = image.crop((left, top, left + w, top + h)).resize((SIZE, SIZE), 2)
+            if flip < 0.5:
+                image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        else:
+            short = round(SIZE * 256 / 224)
+            image = image.resize((short, short), 2)
+            edge = (short - SIZE) // 2
+            image = image.crop((edge, edge, edge + SIZE, edge + SIZE))
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous(), label
+
+
+def write_photos(folder: Path, count: int) -> None:
+    """JPEG files of the size and smoothness of photographs."""
+    from PIL import Image
+
+    generator = torch.Generator().manual_seed(count)
+    for number in range(count):
+        coarse = torch.rand(1, 3, 12, 12, generator=generator)
+        image = functional.interpolate(coarse, (256, 256), mode="bicubic").clamp(0, 1)[0]
+        pixels = (255 * image).byte().permute(1, 2, 0).contiguous()
+        path = folder / f"class{number % CLASSES}" / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.frombytes("RGB", (256, 256), bytes(pixels.flatten().tolist())).save(path, quality=90)

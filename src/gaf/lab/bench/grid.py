@@ -10,15 +10,15 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
-from rich.table import Table
 
 from gaf.lab.bench import machine
-from gaf.lab.bench.progress import stage
-from gaf.lab.bench.timing import collect, ratio, spread
+from gaf.lab.bench.targets import verdict
+from gaf.lab.bench.timing import Spread, ratio, sheet, spread, timed
 
 LIMIT = 1.7  # times as fast as one after the other, on 2 cores
 RUNS_A_CORE = 2
@@ -39,7 +39,6 @@ def measure(repeats: int, console: Console) -> dict[str, Any]:
 
     count = cores()
     base = override(recipes.get("digits-cnn-sgdm"), [f"epochs={EPOCHS}", "accelerator=cpu"])
-    seconds: dict[str, list[float]] = {}
     others = machine.Others()
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -60,8 +59,7 @@ def measure(repeats: int, console: Console) -> dict[str, Any]:
             return all_of_them
 
         ways = {ALONE: runs(one, 1), BESIDE: runs(many, 1), THREADED: runs(one, count)}
-        with stage(console, "runs side by side", repeats) as tick:
-            collect(ways, seconds, repeats=repeats, shortest=0.0, tick=tick)
+        seconds = timed(console, "runs side by side", ways, repeats=repeats, shortest=0.0)
     return {
         **machine.facts(),
         "runs": RUNS_A_CORE * count,
@@ -70,35 +68,27 @@ def measure(repeats: int, console: Console) -> dict[str, Any]:
         "others": others.share(),
         "ways": {
             name: {
-                "seconds": spread(times).as_dict(),
-                "speed": ratio(seconds[ALONE], times).as_dict(),
+                "seconds": asdict(spread(times)),
+                "speed": asdict(ratio(seconds[ALONE], times)),
             }
             for name, times in seconds.items()
         },
     }
 
 
-def table(found: Mapping[str, Any]) -> Group:
+def table(record: Mapping[str, Any]) -> Group:
     """What was measured, for people."""
-    repeats = found["ways"][ALONE]["speed"]["n"]
-    shown = Table(
-        title=f"{found['runs']} runs of a small CNN on {found['cores']} cores",
+    rows, repeats = [], 0
+    for name, way in record["ways"].items():
+        speed = Spread(**way["speed"])
+        judged = (f"{LIMIT:.1f}", verdict(speed.median >= LIMIT, record["others"]))
+        cells = judged if name == BESIDE else ("", "")
+        rows.append((name, f"{way['seconds']['median']:.2f}", f"{speed:.2f}", *cells))
+        repeats = speed.n
+    shown = sheet(
+        f"{record['runs']} runs of a small CNN on {record['cores']} cores",
+        ("way", "seconds", "times as fast", "at least", "verdict"),
+        rows,
         caption=f"medians of {repeats} interleaved repetitions (10 % to 90 %)",
     )
-    for column in ("way", "seconds", "times as fast", "at least", "verdict"):
-        shown.add_column(column, justify="left" if column == "way" else "right", no_wrap=True)
-    for name, way in found["ways"].items():
-        speed, limit, verdict = way["speed"], "", ""
-        if name == BESIDE:
-            limit = f"{LIMIT:.1f}"
-            verdict = "reached" if speed["median"] >= LIMIT else "not reached"
-            if (found["others"] or 0.0) > 0.05:
-                verdict += f" (others took {found['others']:.0%} of the processors)"
-        shown.add_row(
-            name,
-            f"{way['seconds']['median']:.2f}",
-            f"{speed['median']:.2f} ({speed['p10']:.2f} to {speed['p90']:.2f})",
-            limit,
-            verdict,
-        )
-    return Group(machine.line(found), shown)
+    return Group(machine.line(record), shown)

@@ -47,9 +47,9 @@ def allocations(step: Callable[[], Any]) -> Allocations:
         trace = Path(folder, "trace.json")
         run.export_chrome_trace(str(trace))
         events = json.loads(trace.read_text("utf-8"))["traceEvents"]
-    found = [event for event in events if event.get("name") == "[memory]"]
+    memory_events = [event for event in events if event.get("name") == "[memory]"]
     held = peak = largest = 0
-    for event in sorted(found, key=lambda event: (event["ts"], event["args"]["Ev Idx"])):
+    for event in sorted(memory_events, key=lambda event: (event["ts"], event["args"]["Ev Idx"])):
         change = event["args"]["Bytes"]  # negative where memory is freed
         held += change
         peak, largest = max(peak, held), max(largest, change)

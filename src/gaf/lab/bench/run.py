@@ -10,15 +10,17 @@ from typing import Any
 from rich.console import Console
 
 import gaf
-from gaf.lab.bench import growth, machine, training
+from gaf.lab.bench import machine
 from gaf.lab.bench.contenders import (
     ALPHA,
     BETA,
+    BYTES,
     FUNCTIONS,
     IMPLEMENTATIONS,
     Model,
     Rule,
     contenders,
+    kind,
 )
 from gaf.lab.bench.memory import (
     Allocations,
@@ -28,10 +30,22 @@ from gaf.lab.bench.memory import (
     settle_allocator,
     working_space,
 )
-from gaf.lab.bench.progress import stage
 from gaf.lab.bench.shapes import SHAPES, flat
 from gaf.lab.bench.targets import MemoryFacts, Target, judge, judge_memory
-from gaf.lab.bench.timing import collect
+from gaf.lab.bench.timing import stage, timed
+from gaf.lab.bench.training import TrainingTimes, training_steps
+
+MILLIONS = (
+    1,
+    2,
+    5,
+    10,
+    25,
+    50,
+    100,
+    200,
+)  # parameters: from what fits in the caches to what does not
+QUICK_MILLIONS = (1, 5, 25)
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,24 @@ class BenchPlan:
 
 
 @dataclass
+class Growth:
+    """Seconds of fused SGD steps at a size, by rule; ``bytes`` is what one step moves."""
+
+    millions: int
+    seconds: dict[Rule, list[float]] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return self.millions * 1_000_000 * BYTES["SGD"]
+
+
+def growth_rules() -> list[Rule]:
+    """Those whose growth is shown: torch's fused step, ours with f on the momentum, and the limit."""
+    ours = [Rule("SGD", "gaf", "fused", f, "momentum") for f in FUNCTIONS]
+    return [Rule("SGD", "torch", "fused"), *ours, Rule("SGD", kind())]
+
+
+@dataclass
 class Report:
     """What was measured, under the names of the shapes."""
 
@@ -58,8 +90,8 @@ class Report:
     others: dict[tuple[str, str], float | None] = field(default_factory=dict)
     memory: dict[Rule, Allocations] = field(default_factory=dict)
     memory_facts: MemoryFacts | None = None
-    growth: list[growth.Growth] = field(default_factory=list)
-    training: training.TrainingTimes | None = None
+    growth: list[Growth] = field(default_factory=list)
+    training: TrainingTimes | None = None
     complete: bool = False
 
     def targets(self) -> list[Target]:
@@ -72,21 +104,16 @@ def run(plan: BenchPlan, console: Console) -> Report:
     report = Report(plan)
     settle_allocator()
     try:
-        for part in _parts(plan):
-            part(report, console)
+        for name in plan.shapes:
+            _shapes(report, console, name)
+        for millions in plan.growth:
+            _growth(report, console, millions)
+        if plan.training:
+            _training(report, console)
         report.complete = True
     except KeyboardInterrupt:
         console.print("interrupted; this is what there is so far", highlight=False)
     return report
-
-
-def _parts(plan: BenchPlan) -> Iterator[Any]:
-    for name in plan.shapes:
-        yield lambda report, console, name=name: _shapes(report, console, name)
-    for millions in plan.growth:
-        yield lambda report, console, millions=millions: _growth(report, console, millions)
-    if plan.training:
-        yield _training
 
 
 def _shapes(report: Report, console: Console, name: str) -> None:
@@ -95,13 +122,13 @@ def _shapes(report: Report, console: Console, name: str) -> None:
     model = Model(SHAPES[name])
     for optimizer in plan.optimizers:
         steps = contenders(optimizer, model, plan.implementations)
-        found: dict[Rule, list[float]] = {}
+        seconds: dict[Rule, list[float]] = {}
         title = f"{SHAPES[name].title}, {optimizer}, {len(steps)} rules"
-        with _watching(report, name, optimizer), stage(console, title, plan.repeats) as tick:
-            try:
-                collect(steps, found, repeats=plan.repeats, budget=plan.budget, tick=tick)
-            finally:
-                times.update(found)
+        try:
+            with _watching(report, name, optimizer):
+                timed(console, title, steps, seconds, repeats=plan.repeats, budget=plan.budget)
+        finally:
+            times.update(seconds)
         if report.memory_facts is None or report.memory_facts.shapes == name:
             _memory(report, console, model, optimizer)
         model.forget(optimizer)
@@ -115,10 +142,12 @@ def _memory(report: Report, console: Console, model: Model, optimizer: str) -> N
         fs = {f: gaf.parse(f"{f}({ALPHA}, {BETA})") for f in FUNCTIONS}
         working = {f: working_space(fs[f], largest) for f in fs}
         report.memory_facts = MemoryFacts(model.shapes.name, sum(sizes), min(sizes), working)
+    functions = report.plan.memory_functions
     steps = {
         rule: step
         for rule, step in contenders(optimizer, model, ("foreach", "fused")).items()
-        if rule.who == "torch" or (rule.who == "gaf" and _wanted(rule, report.plan))
+        if rule.who == "torch"
+        or (rule.who == "gaf" and (rule.implementation == "fused" or rule.function in functions))
     }
     with stage(console, f"{model.shapes.title}, {optimizer}, memory", len(steps)) as tick:
         for rule, step in steps.items():
@@ -126,32 +155,32 @@ def _memory(report: Report, console: Console, model: Model, optimizer: str) -> N
             tick()
 
 
-def _wanted(rule: Rule, plan: BenchPlan) -> bool:
-    return rule.implementation == "fused" or rule.function in plan.memory_functions
-
-
 def _growth(report: Report, console: Console, millions: int) -> None:
+    title = f"Growth, {millions} M parameters"
     if not fits(flat(millions), free_memory()):
-        console.print(f"Growth, {millions} M parameters: left out, too little free memory")
+        console.print(f"{title}: left out, too little free memory")
         return
-    found = growth.Growth(millions)
-    report.growth.append(found)
-    repeats = max(3, report.plan.repeats // 2)
-    with (
-        _watching(report, f"growth {millions}", "SGD"),
-        stage(console, f"Growth, {millions} M parameters", repeats) as tick,
-    ):
-        growth.measure(found, repeats=repeats, budget=report.plan.budget, tick=tick)
+    growth, repeats = Growth(millions), max(3, report.plan.repeats // 2)
+    report.growth.append(growth)
+    steps = contenders("SGD", Model(flat(millions)), ("fused",))
+    shown = {rule: steps[rule] for rule in growth_rules() if rule in steps}
+    with _watching(report, f"growth {millions}", "SGD"):
+        timed(console, title, shown, growth.seconds, repeats=repeats, budget=report.plan.budget)
 
 
 def _training(report: Report, console: Console) -> None:
-    report.training = training.TrainingTimes()
-    repeats, budget = report.plan.repeats, report.plan.budget
-    with (
-        _watching(report, "training", "SGD"),
-        stage(console, "Training of a ResNet-20", repeats) as tick,
-    ):
-        training.measure(report.training, repeats=repeats, budget=budget, tick=tick)
+    """All rules train the same model in turn."""
+    times = report.training = TrainingTimes()
+    limits = {"budget": report.plan.budget, "shortest": 0.0}
+    parts: dict[Rule, list[float]] = {}
+    steps = training_steps(parts)
+    try:
+        with _watching(report, "training", "SGD"):
+            title, repeats = "Training of a ResNet-20", report.plan.repeats
+            timed(console, title, steps, times.whole, repeats=repeats, **limits)
+    finally:
+        for rule, seconds in times.whole.items():
+            times.part[rule] = parts[rule][2 : 2 + len(seconds)]  # after two steps of warm-up
 
 
 @contextmanager

@@ -14,6 +14,7 @@ BUSY = "undecided"  # others used the machine: a step of many barriers waits for
 QUIET = 0.05  # share of the processors that others may take
 
 Times = Mapping[str, Mapping[Rule, Sequence[float]]]  # by the name of the shapes
+Memory = Mapping[Rule, Allocations]
 Others = Mapping[tuple[str, str], float | None]  # by the name of the shapes and the optimizer
 
 
@@ -73,29 +74,35 @@ CLAIMS = (
 )
 
 
+def verdict(reached: bool, others: float | None) -> str:
+    """Whether a limit is reached, and whether others used the machine meanwhile."""
+    text = REACHED if reached else NOT_REACHED
+    busy = others is not None and others > QUIET
+    return f"{text} (others took {others:.0%} of the processors)" if busy else text
+
+
 def judge(times: Times, others: Others) -> Iterator[Target]:
     """Each claim about time, by its worst function and placement; none on a busy machine."""
     for claim in CLAIMS:
         limit = f"{claim.limit:.2f}" + (f", aim {claim.aim:.2f}" if claim.aim else "")
-        found = _ratios(times.get(claim.shapes, {}), claim)
-        if not found:
+        ratios = _ratios(times.get(claim.shapes, {}), claim)
+        if not ratios:
             lacks = claim.base.who == "limit" and claim.shapes in times
             detail = "the native pass that measures the limit is missing" if lacks else ""
             yield Target(claim.title, limit, "", detail, NOT_MEASURED)
             continue
-        worst = max(found, key=lambda rule: found[rule].median)
-        bad = sum(each.median > claim.limit for each in found.values())
+        worst = max(ratios, key=lambda rule: ratios[rule].median)
+        bad = sum(over.median > claim.limit for over in ratios.values())
         detail = f"{worst.function} {worst.placement}"
-        if len(found) > 1:
-            detail = f"worst of {len(found)}: {detail}; {len(found) - bad} within the limit"
-        verdict = NOT_REACHED if bad else REACHED
+        if len(ratios) > 1:
+            detail = f"worst of {len(ratios)}: {detail}; {len(ratios) - bad} within the limit"
+        outcome = NOT_REACHED if bad else REACHED
         taken = others.get((claim.shapes, claim.base.optimizer))
         if taken is not None and taken > QUIET:
-            verdict = BUSY
+            outcome = BUSY
             detail = f"others took {taken:.0%} of the processors; {detail}"
-        median, low, high = found[worst].median, found[worst].low, found[worst].high
-        measured = f"{median:.2f} ({low:.2f} to {high:.2f})"
-        yield Target(claim.title, limit, measured, detail, verdict, found[worst])
+        over = ratios[worst]
+        yield Target(claim.title, limit, f"{over:.2f}", detail, outcome, over)
 
 
 def _ratios(times: Mapping[Rule, Sequence[float]], claim: Claim) -> dict[Rule, Spread]:
@@ -121,46 +128,43 @@ class MemoryFacts:
     working: Mapping[str, int]  # by function: on the largest tensor, besides the result
 
 
-def judge_memory(found: Mapping[Rule, Allocations], facts: MemoryFacts | None) -> Iterator[Target]:
+def judge_memory(memory: Memory, facts: MemoryFacts | None) -> Iterator[Target]:
     """Extra memory beyond optimizer state: fused nothing the size of a tensor, foreach one list."""
     for optimizer in ("SGD", "Adam"):
-        title = f"extra memory of a fused GAF-{optimizer} step"
-        fused = _of(found, optimizer, "fused")
-        if facts is None or not fused:
-            yield Target(title, "no tensor", "", "", NOT_MEASURED)
-        else:
-            worst = max(fused, key=lambda rule: fused[rule].largest)
-            largest = fused[worst].largest
-            verdict = REACHED if largest < facts.smallest else NOT_REACHED
-            measured = f"{largest:,} bytes"
-            detail = f"largest allocation; the smallest tensor has {facts.smallest:,} bytes"
-            yield Target(title, "no tensor", measured, detail, verdict)
-
-        title = f"extra memory of a foreach GAF-{optimizer} step, fp32"
-        foreach = _of(found, optimizer, "foreach")
-        if facts is None or not foreach:
-            yield Target(title, "1 list", "", "", NOT_MEASURED)
-            continue
-        lists = {rule: each.peak / facts.all_parameters for rule, each in foreach.items()}
-        # One list, the space f works in on one tensor, and room for single numbers.
-        most = {f: 1.005 + space / facts.all_parameters for f, space in facts.working.items()}
-        bad = [rule for rule in lists if lists[rule] > most[str(rule.function)]]
-        worst = max(bad or lists, key=lambda rule: lists[rule])
-        detail = f"worst of {len(lists)}: {worst.function} {worst.placement}"
-        detail += f"; {len(lists) - len(bad)} within the limit"
-        own = found.get(Rule(optimizer, "torch", "foreach"))
-        if own is not None:
-            detail += f"; torch's own: {own.peak / facts.all_parameters:.2f}"
-        limit = f"1 list (and f's space: {most[str(worst.function)]:.2f})"
-        verdict = NOT_REACHED if bad else REACHED
-        yield Target(title, limit, f"{lists[worst]:.2f} lists", detail, verdict)
+        for how, title, limit, target in (
+            ("fused", "extra memory of a fused GAF-{} step", "no tensor", _fused),
+            ("foreach", "extra memory of a foreach GAF-{} step, fp32", "1 list", _foreach),
+        ):
+            chosen = (optimizer, "gaf", how)
+            ours = {
+                rule: allocated
+                for rule, allocated in memory.items()
+                if (rule.optimizer, rule.who, rule.implementation) == chosen
+            }
+            if facts is None or not ours:
+                yield Target(title.format(optimizer), limit, "", "", NOT_MEASURED)
+            else:
+                torch_own = memory.get(Rule(optimizer, "torch", how))
+                yield target(title.format(optimizer), ours, torch_own, facts)
 
 
-def _of(
-    found: Mapping[Rule, Allocations], optimizer: str, implementation: str
-) -> dict[Rule, Allocations]:
-    return {
-        rule: each
-        for rule, each in found.items()
-        if (rule.optimizer, rule.who, rule.implementation) == (optimizer, "gaf", implementation)
-    }
+def _fused(title: str, ours: Memory, _: Allocations | None, facts: MemoryFacts) -> Target:
+    largest = max(allocated.largest for allocated in ours.values())
+    detail = f"largest allocation; the smallest tensor has {facts.smallest:,} bytes"
+    outcome = REACHED if largest < facts.smallest else NOT_REACHED
+    return Target(title, "no tensor", f"{largest:,} bytes", detail, outcome)
+
+
+def _foreach(title: str, ours: Memory, torch_own: Allocations | None, facts: MemoryFacts) -> Target:
+    lists = {rule: allocated.peak / facts.all_parameters for rule, allocated in ours.items()}
+    # One list, the space f works in on one tensor, and room for single numbers.
+    most = {f: 1.005 + space / facts.all_parameters for f, space in facts.working.items()}
+    bad = [rule for rule in lists if lists[rule] > most[str(rule.function)]]
+    worst = max(bad or lists, key=lambda rule: lists[rule])
+    detail = f"worst of {len(lists)}: {worst.function} {worst.placement}"
+    detail += f"; {len(lists) - len(bad)} within the limit"
+    if torch_own is not None:
+        detail += f"; torch's own: {torch_own.peak / facts.all_parameters:.2f}"
+    limit = f"1 list (and f's space: {most[str(worst.function)]:.2f})"
+    outcome = NOT_REACHED if bad else REACHED
+    return Target(title, limit, f"{lists[worst]:.2f} lists", detail, outcome)

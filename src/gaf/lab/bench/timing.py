@@ -1,7 +1,8 @@
 """Interleaved timing: in each repetition every rule runs once, in a random order.
 
 A slow spell of the machine then falls on all rules, and a ratio is taken within a repetition. What is
-reported is the median over repetitions with the range from the 10th to the 90th percentile.
+reported is the median over repetitions with the range from the 10th to the 90th percentile. Progress goes to
+stderr, between measurements only: a thread that redraws a bar would take time from what is timed.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 SHORTEST = 0.05  # seconds: a few milliseconds taken by others should not decide
 FEWEST = 3  # repetitions before a time budget may end the measurement
@@ -24,15 +29,28 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class Spread:
-    """Median, 10th and 90th percentile of n numbers."""
+    """Median, 10th and 90th percentile of n numbers.
+
+    Example:
+        >>> f"{Spread(1.0, 0.9, 1.25, 5):.2f}"
+        '1.00 (0.90 to 1.25)'
+    """
 
     median: float
-    low: float
-    high: float
+    p10: float
+    p90: float
     n: int
 
-    def as_dict(self) -> dict[str, float]:
-        return {"median": self.median, "p10": self.low, "p90": self.high, "n": self.n}
+    def __format__(self, form: str) -> str:
+        return f"{self.median:{form}} ({self.range(form)})"
+
+    def range(self, form: str) -> str:
+        """From the 10th to the 90th percentile."""
+        return f"{self.p10:{form}} to {self.p90:{form}}"
+
+    def times(self, factor: float) -> Spread:
+        """The same numbers in another unit."""
+        return Spread(factor * self.median, factor * self.p10, factor * self.p90, self.n)
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -56,6 +74,22 @@ def ratio(mine: Sequence[float], base: Sequence[float]) -> Spread:
         2.0
     """
     return spread([a / b for a, b in zip(mine, base, strict=True)])
+
+
+def timed(
+    console: Console,
+    title: str,
+    steps: Mapping[Key, Callable[[], Any]],
+    seconds: dict[Key, list[float]] | None = None,
+    *,
+    repeats: int,
+    **limits: float,
+) -> dict[Key, list[float]]:
+    """:func:`collect` with its progress under a title; what is given as ``seconds`` is filled."""
+    seconds = {} if seconds is None else seconds
+    with stage(console, title, repeats) as tick:
+        collect(steps, seconds, repeats=repeats, tick=tick, **limits)
+    return seconds
 
 
 def collect(
@@ -122,3 +156,50 @@ def _no_garbage_collection():
     finally:
         if was_on:
             gc.enable()
+
+
+@contextmanager
+def stage(console: Console, title: str, total: int) -> Iterator[Callable[[], None]]:
+    """Announce a stage of ``total`` repetitions; yields what to call after each.
+
+    A bar on a terminal, plain lines elsewhere.
+    """
+    began, plain = time.perf_counter(), not console.is_terminal
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(
+        *(*columns, TimeElapsedColumn()),
+        console=console,
+        auto_refresh=False,
+        transient=True,
+        disable=plain,
+    )
+    if plain:
+        console.print(f"{title} ...", highlight=False)
+    with bar:
+        task = bar.add_task(title, total=total)
+        bar.refresh()
+        try:
+            yield lambda: bar.update(task, advance=1, refresh=True)
+        finally:
+            if plain:
+                done, seconds = bar.tasks[0].completed, time.perf_counter() - began
+                text = f"{title}: {done:.0f} of {total} in {seconds:.0f} s"
+                console.print(text, highlight=False)
+
+
+def sheet(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    caption: str | None = None,
+    left: int = 1,
+) -> Table:
+    """A table whose first columns hold names and whose others hold numbers."""
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    for number, column in enumerate(columns):
+        justify = "left" if number < left else "right"
+        table.add_column(column, justify=justify, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table

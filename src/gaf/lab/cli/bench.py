@@ -10,12 +10,12 @@ import torch
 import typer
 from rich.console import Console, RenderableType
 
+from gaf.common.files import write_whole
 from gaf.kernels import native
-from gaf.lab.bench import growth, kernels, machine, record
+from gaf.lab.bench import kernels, machine, report
 from gaf.lab.bench.memory import fits, free_memory
-from gaf.lab.bench.run import BenchPlan, run
+from gaf.lab.bench.run import MILLIONS, QUICK_MILLIONS, BenchPlan, run
 from gaf.lab.bench.shapes import SHAPES
-from gaf.lab.bench.tables import tables
 from gaf.lab.cli import terminal
 
 WIDTH = 150  # of tables that do not go to a terminal
@@ -99,9 +99,10 @@ def bench(
     if quick and shapes is None:
         names = ("resnet50", "tiny")
     _check_memory(names)
-    report = run(_plan(names, with_growth, training, quick, repeats), terminal.stderr())
-    _publish(tables(report), record.as_dict(report), json_path, save, machine.label(report.about))
-    return 0 if report.complete else INTERRUPTED
+    measured = run(_plan(names, with_growth, training, quick, repeats), terminal.stderr())
+    stem = machine.label(measured.about)
+    _publish(report.tables(measured), report.as_dict(measured), json_path, save, stem)
+    return 0 if measured.complete else INTERRUPTED
 
 
 def _plan(
@@ -115,10 +116,10 @@ def _plan(
             repeats=repeats or 7,
             budget=QUICK_BUDGET,
             memory_functions=("arctan",),
-            growth=growth.QUICK_MILLIONS if with_growth else (),
+            growth=QUICK_MILLIONS if with_growth else (),
             training=training,
         )
-    sizes = growth.MILLIONS if with_growth else ()
+    sizes = MILLIONS if with_growth else ()
     return BenchPlan(names, repeats=repeats or 21, growth=sizes, training=training)
 
 
@@ -127,7 +128,7 @@ def _check_folders(json_path: Path | None, save: bool) -> None:
     if json_path is not None and (json_path.is_dir() or not json_path.absolute().parent.is_dir()):
         reason = "it is a folder" if json_path.is_dir() else "its folder does not exist"
         raise typer.BadParameter(f"{json_path} cannot be written: {reason}", param_hint="--json")
-    if save and not record.RESULTS.parent.is_dir():
+    if save and not report.RESULTS.parent.is_dir():
         raise typer.BadParameter(
             "there is no folder benchmarks/ here; use --json", param_hint="--save"
         )
@@ -150,10 +151,10 @@ def _check_memory(names: tuple[str, ...]) -> None:
 
 
 def _tell_kernels(json_path: Path | None) -> int:
-    found = kernels.kernels()
-    _console().print(kernels.table(found))
+    kinds = kernels.kernels()
+    _console().print(kernels.table(kinds))
     if json_path is not None:
-        record.write_json(json_path, found)
+        report.write_record(json_path, kinds)
     return 0
 
 
@@ -163,13 +164,13 @@ def _time_trainings(what: str, repeats: int, json_path: Path | None, save: bool)
         from gaf.lab.bench import auto, detection, engine, grid
 
         module = {"engine": engine, "grid": grid, "detection": detection, "auto": auto}[what]
-        found = module.measure(repeats, terminal.stderr())
+        record = module.measure(repeats, terminal.stderr())
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("gaf"):
             raise
         message = f"needs {error.name}: pip install 'activated-gradients[lab]'"
         raise typer.BadParameter(message, param_hint=f"--{what}") from None
-    _publish(module.table(found), found, json_path, save, f"{machine.label(found)}-{what}")
+    _publish(module.table(record), record, json_path, save, f"{machine.label(record)}-{what}")
     return 0
 
 
@@ -179,14 +180,14 @@ def _publish(
     console = _console()
     console.print(shown)
     if json_path is not None:
-        record.write_json(json_path, content)
+        report.write_record(json_path, content)
     if save:
-        record.RESULTS.mkdir(exist_ok=True)
-        record.write_json(record.RESULTS / f"{stem}.json", content)
+        report.RESULTS.mkdir(exist_ok=True)
+        report.write_record(report.RESULTS / f"{stem}.json", content)
         text = io.StringIO()
         Console(file=text, width=WIDTH, highlight=False).print(shown)
-        record.write(record.RESULTS / f"{stem}.txt", text.getvalue())
-        console.print(f"written: {record.RESULTS / stem}.json and .txt")
+        write_whole(report.RESULTS / f"{stem}.txt", text.getvalue().encode())
+        console.print(f"written: {report.RESULTS / stem}.json and .txt")
 
 
 def _console() -> Console:

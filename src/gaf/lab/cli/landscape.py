@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from gaf.common.errors import GafError
@@ -107,20 +106,22 @@ def _landscape(
 
 
 def _bench(as_json: bool) -> int:
-    from gaf.lab.bench import machine
-    from gaf.lab.landscape.slices_bench import measure
+    from gaf.lab.bench import machine, slices
+    from gaf.lab.bench.timing import sheet
 
-    console = terminal.stderr()
-    found = measure(told=lambda case: console.print(Text(f"{case} ..."), soft_wrap=True))
+    cases = slices.measure(terminal.stderr())
     if as_json:
-        print(json.dumps([asdict(each) for each in found]))
+        print(json.dumps([asdict(case) for case in cases]))
         return 0
-    table = Table(title="slices against loops by hand, interleaved; one thread")
-    for column in ("case", "method", "ms", "× plain loop", "× deep copies", "difference"):
-        table.add_column(column, justify="left" if column in ("case", "method") else "right")
-    for each in found:
-        speeds = f"{each.to_plain:.2f}", f"{each.to_deep:.2f}"
-        seconds, far = f"{1e3 * each.seconds:.1f}", f"{each.difference:.0e}"
-        table.add_row(each.case, each.method, seconds, *speeds, far)
+    rows = (
+        (
+            *(case.case, case.method, f"{1e3 * case.seconds:.1f}", f"{case.to_plain:.2f}"),
+            *(f"{case.to_deep:.2f}", f"{case.difference:.0e}"),
+        )
+        for case in cases
+    )
+    columns = ("case", "method", "ms", "× plain loop", "× deep copies", "difference")
+    title = "slices against loops by hand, interleaved; one thread"
+    table = sheet(title, columns, rows, left=2)
     terminal.stdout(WIDTH).print(machine.line(machine.facts()), table)
     return 0

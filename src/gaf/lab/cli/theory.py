@@ -43,8 +43,8 @@ def theory(
     """
     with said_in_a_sentence():
         from gaf.lab.theory.statements import STATEMENTS, find
+        from gaf.lab.theory.statements.findings import detail
         from gaf.lab.theory.statements.page import page
-        from gaf.lab.theory.statements.words import detail
 
         if markdown and (as_json or name):
             raise GafError("--markdown prints the whole page: leave --statement and --json out")
@@ -68,12 +68,12 @@ def _checked(statements: list[Statement], seed: int) -> Iterator[tuple[Statement
     console = terminal.stderr()
     with _one_thread():
         for statement in statements:
-            said = f"{statement.title}: {statement.subject}"
+            title = f"{statement.title}: {statement.subject}"
             if console.is_terminal:
-                with console.status(said):
+                with console.status(title):
                     findings = statement.check(seed)
             else:
-                terminal.stderr().print(f"{said} ...", highlight=False, soft_wrap=True)
+                terminal.stderr().print(f"{title} ...", highlight=False, soft_wrap=True)
                 findings = statement.check(seed)
             yield statement, findings
 
@@ -92,7 +92,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _print_summary(results: list[tuple[Statement, Findings]]) -> None:
-    from gaf.lab.theory.statements.words import SUMMARY, summary_rows
+    from gaf.lab.theory.statements.findings import SUMMARY, summary_rows
 
     console = terminal.stdout(WIDTH)
     table = Table(box=None, pad_edge=False)

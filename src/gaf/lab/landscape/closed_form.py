@@ -126,25 +126,25 @@ def _integral(integrand: Any, t: Any, linear: bool) -> Any:
     import sympy
 
     # Integration by the steps people take finds the forms they write, but only of a linear gradient.
-    found = sympy.sympify(sympy.integrate(integrand, t, manual=linear))
-    if found.has(sympy.Integral):
-        return found
-    if found.has(sympy.Piecewise):
-        return sympy.piecewise_fold(found - found.subs(t, 0))
-    found = found - found.limit(t, 0, "+")
-    return sympy.expand(found) if linear else found
+    integral = sympy.sympify(sympy.integrate(integrand, t, manual=linear))
+    if integral.has(sympy.Integral):
+        return integral
+    if integral.has(sympy.Piecewise):
+        return sympy.piecewise_fold(integral - integral.subs(t, 0))
+    integral = integral - integral.limit(t, 0, "+")
+    return sympy.expand(integral) if linear else integral
 
 
-def _is_integral(integrand: Any, found: Any, t: Any, values: dict[Any, Any]) -> bool:
+def _is_integral(integrand: Any, integral: Any, t: Any, values: dict[Any, Any]) -> bool:
     """Whether an integral was found, and differentiates back to the integrand.
 
     The second is no formality: sympy 1.14 loses a term of ∫ log(1 + βt³) dt for a symbol β > 0.
     """
     import sympy
 
-    if found.has(sympy.Integral):
+    if integral.has(sympy.Integral):
         return False
-    error = (sympy.diff(found, t) - integrand).subs(values)
+    error = (sympy.diff(integral, t) - integrand).subs(values)
     size = integrand.subs(values)
     points = [sympy.Rational(3, 7) * sympy.Rational(10) ** k for k in range(-4, 3)]
     return all(

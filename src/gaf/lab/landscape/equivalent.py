@@ -4,11 +4,16 @@ Descending L with T(∇L) in the place of ∇L is descending E with its own grad
 solution. It has one where T acts by element and L is separable. Elsewhere (norm clipping, any f on a loss
 that is not separable) the field T(∇L) has a curl and no E: what can be shown is the potential that fits it
 best, with what is left over.
+
+Two measures compare transforms, and need not agree. The condition number ζ = ℓ/c asks for the steepest and
+the flattest slope of the field anywhere on the box; the anisotropy asks how far the field at (d, d) points
+away from the diagonal. A GAF flattens: f' falls towards 0 where gradients are large and takes c with it, so ζ
+grows, while the components of the field become alike, so the anisotropy falls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,9 +23,8 @@ from torch import Tensor
 from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.lab.landscape.closed_form import closed_form
-from gaf.lab.landscape.line_integral import TOWARDS_START, line_integral
-from gaf.lab.landscape.potential import fit_potential, grid_axes
-from gaf.lab.theory.conditioning import Box
+from gaf.lab.landscape.potential import TOWARDS_START, fit_potential, grid_axes, line_integral
+from gaf.lab.theory.conditioning import Box, anisotropy, constants
 from gaf.lab.theory.fields import Activated, Transform, as_transform
 from gaf.lab.theory.problems import Loss, Powers, Separable, as_loss, as_points
 
@@ -126,13 +130,11 @@ def equivalent(
 
 def _fitted(integral: Quadrature, box: Box, points: int) -> Surface:
     """The surface by least squares, which is exact, up to its value at one point, for a gradient."""
-    found = fit_potential(integral.field, box, points)
-    if found.residual > GRADIENT:
-        return Surface(
-            found.x, found.y, found.values, "least squares", None, found.curl, found.residual
-        )
-    corner = integral(torch.stack((found.x[0], found.y[0])))
-    return Surface(found.x, found.y, found.values - found.values[0, 0] + corner, "quadrature")
+    fit = fit_potential(integral.field, box, points)
+    if fit.residual > GRADIENT:
+        return Surface(fit.x, fit.y, fit.values, "least squares", None, fit.curl, fit.residual)
+    corner = integral(torch.stack((fit.x[0], fit.y[0])))
+    return Surface(fit.x, fit.y, fit.values - fit.values[0, 0] + corner, "quadrature")
 
 
 def _is_quadratic(loss: Loss) -> bool:
@@ -141,3 +143,45 @@ def _is_quadratic(loss: Loss) -> bool:
 
 def _has_symbolic(transform: Transform) -> bool:
     return not isinstance(transform, Activated) or type(transform.f).symbolic is not None
+
+
+DISTANCES = (0.01, 0.1, 1.0)  # the points (d, d) at which the anisotropy is taken
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A transform on a loss: its surface, ζ over the box, and the anisotropy at each distance."""
+
+    transform: Transform
+    surface: Surface
+    condition: float
+    anisotropy: tuple[float, ...]
+
+
+def compare(
+    loss: Loss | Callable[[Tensor], Tensor],
+    transforms: Iterable[Transform | Activation | str | None],
+    box: Box,
+    points: int = 101,
+) -> list[Measured]:
+    """Surfaces and measures of transforms on one loss of two parameters.
+
+    Example:
+        >>> from gaf.lab.theory.problems import PAPER
+        >>> for each in compare(PAPER, [None, "arctan(0.1, 20)"], Box.around(2, 1.0), points=5):
+        ...     ratios = ", ".join(f"{ratio:.2f}" for ratio in each.anisotropy)
+        ...     print(f"{each.transform.name}: zeta {each.condition:.3g}, anisotropy {ratios}")
+        original: zeta 5, anisotropy 5.00, 5.00, 5.00
+        arctan(0.1, 20): zeta 1.6e+03, anisotropy 4.77, 1.96, 1.07
+    """
+    rows, loss = [], as_loss(loss, 2)
+    for transform in map(as_transform, transforms):
+        rows.append(
+            Measured(
+                transform,
+                equivalent(loss, transform, box, points),
+                constants(loss, box, transform).condition,
+                tuple(anisotropy(loss, transform, DISTANCES)),
+            )
+        )
+    return rows

@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from gaf.lab.landscape.slices_directions import Direction
+Direction = dict[str, Tensor]
 
 Loss = Callable[[nn.Module], Tensor]
 Method = Literal["loop", "batch"]
@@ -66,12 +66,12 @@ class Evaluator:
     def __init__(self, model: nn.Module, loss: Loss, directions: Sequence[Direction]) -> None:
         self._lent, self._loss = _Lent(model), loss
         tensors = dict(self._lent.named_parameters()) | dict(self._lent.named_buffers())
-        names = dict.fromkeys(name for each in directions for name in each)
+        names = dict.fromkeys(name for direction in directions for name in direction)
         self._names = [f"model.{name}" for name in names]
         self._w = [tensors[name].detach() for name in self._names]
         self._d = [
-            [each.get(name, torch.zeros_like(w)) for name, w in zip(names, self._w, strict=True)]
-            for each in directions
+            [d.get(name, torch.zeros_like(w)) for name, w in zip(names, self._w, strict=True)]
+            for d in directions
         ]
 
     def loop(self, points: Tensor) -> Tensor:
@@ -79,13 +79,13 @@ class Evaluator:
         here = [w.clone() for w in self._w]
 
         def run(model: nn.Module) -> Tensor:
-            found = []
+            losses = []
             for point in points.tolist():
                 torch._foreach_copy_(here, self._w)
                 for c, d in zip(point, self._d, strict=True):
                     torch._foreach_add_(here, d, alpha=c)
-                found.append(self._loss(model))
-            return torch.stack(found)
+                losses.append(self._loss(model))
+            return torch.stack(losses)
 
         return self._call(here, run).double()
 
@@ -109,11 +109,11 @@ class Evaluator:
         return max(1, min(MOST, BYTES // max(1, size)))
 
     def _stacked(self, points: Tensor) -> list[Tensor]:
-        found = []
+        stacked = []
         for i, w in enumerate(self._w):
             c = points.to(w).view(len(points), -1, *[1] * w.ndim)
-            found.append(w + sum(c[:, k] * d[i] for k, d in enumerate(self._d)))
-        return found
+            stacked.append(w + sum(c[:, k] * d[i] for k, d in enumerate(self._d)))
+        return stacked
 
     def _call(self, tensors: list[Tensor], run: Callable[[nn.Module], Tensor]) -> Tensor:
         named = dict(zip(self._names, tensors, strict=True))
@@ -149,7 +149,7 @@ def _timed(evaluator: Evaluator, points: Tensor) -> tuple[Tensor, Method]:
         "loop": evaluator.loop,
         "batch": evaluator.batch,
     }
-    found: list[Tensor] = []
+    parts: list[Tensor] = []
     rest = points
 
     def tried(method: Method) -> float:
@@ -159,13 +159,13 @@ def _timed(evaluator: Evaluator, points: Tensor) -> tuple[Tensor, Method]:
         began = time.perf_counter()
         losses = ways[method](rest[:count])
         losses[-1].item()  # waits for a device that computes on its own
-        found.append(losses)
+        parts.append(losses)
         rest = rest[count:]
         return (time.perf_counter() - began) / count
 
     if _clearly_faster(tried):
-        return torch.cat([*found, *map(evaluator.batch, rest.split(evaluator.most))]), "batch"
-    return torch.cat([*found, evaluator.loop(rest)]), "loop"
+        return torch.cat([*parts, *map(evaluator.batch, rest.split(evaluator.most))]), "batch"
+    return torch.cat([*parts, evaluator.loop(rest)]), "loop"
 
 
 def _clearly_faster(tried: Callable[[Method], float]) -> bool:

@@ -23,7 +23,7 @@ from gaf.lab.data.voc import VOC
 from gaf.lab.engine import checkpoint
 from gaf.lab.engine.checkpoint import find
 from gaf.lab.engine.folder import read_config
-from gaf.lab.landscape.slices_directions import check_state
+from gaf.lab.landscape.slices import check_state
 from gaf.lab.tasks.detection.augment import view
 from gaf.lab.tasks.detection.boxes import SIZE, detect
 from gaf.lab.tasks.detection.ssd import SSD300

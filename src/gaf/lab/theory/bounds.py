@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from gaf.lab.theory.curvature import CurvatureCase, random_settings
-from gaf.lab.theory.families import log_uniform, uniform
+from gaf.lab.theory.families import EPS, log_uniform, single, uniform
 from gaf.lab.theory.staircase import Staircase
 from gaf.lab.theory.trials import Example, Trials
 
@@ -24,7 +24,6 @@ SAME_NOISE = "M and M_G are the same with f"
 SAME_GAP = "Δ₁ is the same with f"
 ABOVE = "Δ₁ ≥ M/(2c^G M_G)"
 LATER = "k ≥ 2"
-EPS = torch.finfo(torch.float64).eps
 PRINTED = (BETTER, SAME_NOISE, SAME_GAP, LATER)  # Δ₁ below the noise floor is not thought of
 
 
@@ -125,8 +124,8 @@ def comparison_examples() -> dict[str, Example]:
     def case(k: float = 10.0, **changed: float) -> Trials:
         known = {"ell": 100.0, "c": 1.0, "ell_g": 30.0, "c_g": 1.2, "m": 0.0, "gap": 1.0} | changed
         known = {"m_f": known["m"], "gap_f": known["gap"]} | known
-        x = {name: torch.tensor([value], dtype=torch.float64) for name, value in known.items()}
-        unit = torch.ones(1, dtype=torch.float64)
+        x = dict(zip(known, single(*known.values()), strict=True))
+        (unit,) = single(1.0)
         return compare(
             (x["ell"], x["c"]),
             (x["ell_g"], x["c_g"]),

@@ -132,8 +132,8 @@ def by_axis(loss: Separable, box: Box, transform: Transform) -> tuple[Tensor, Te
         for _ in range(ZOOMS):
             w = _axis(low, high, LINE)
             values = sign * slope(w)
-            found, at = values.max(0)
-            best = torch.maximum(best, found)
+            largest, at = values.max(0)
+            best = torch.maximum(best, largest)
             reach = (high - low) / 20
             middle = w.gather(0, at[None])[0]
             low = torch.maximum(middle - reach, bounds[0])

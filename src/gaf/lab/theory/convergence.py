@@ -15,10 +15,9 @@ from torch import Generator, Tensor
 
 from gaf.functions import AlphaBeta, Arctan
 from gaf.lab.theory.bounds import bound, inside_theorem_3
-from gaf.lab.theory.curvature import random_settings
-from gaf.lab.theory.families import Functions, log_uniform, one, uniform
+from gaf.lab.theory.curvature import of_staircase, random_settings
+from gaf.lab.theory.families import Functions, log_uniform, one, single, uniform
 from gaf.lab.theory.noise import GradientNoise, outcomes
-from gaf.lab.theory.segments import of_staircase
 from gaf.lab.theory.staircase import Staircase, steps
 from gaf.lab.theory.trials import Count, Example, Trials
 
@@ -110,8 +109,7 @@ def step_examples() -> dict[str, Example]:
     f, loss = one(Arctan(0.1, 20.0)), steps(INSIDE)
 
     def case(w: float, relative: float = 0.0, factor: float = 1.0, before: bool = False) -> Trials:
-        numbers = (w, 29.59, 1.22, 0.0, relative, factor)
-        x = [torch.tensor([number], dtype=torch.float64) for number in numbers]
+        x = single(w, 29.59, 1.22, 0.0, relative, factor)
         return one_step(
             f, loss, x[0][:, None], (x[1], x[2]), (x[3], x[4]), x[5], torch.tensor([before])
         )
@@ -137,18 +135,18 @@ def really_faster(generator: Generator, cases: int) -> Count:
         start = loss.random_points(generator)
         plain = active = start
         faster = torch.ones(len(keep), dtype=torch.bool)
-        found = torch.zeros(len(keep), 3, dtype=torch.float64)
+        failure = torch.zeros(len(keep), 3, dtype=torch.float64)
         for k in range(2, STEPS + 1):
             plain = plain - loss.gradient(plain) / ell
             active = active - f(loss.gradient(active)) / ell_g
             gaps = [loss.loss(w).sum(-1) for w in (plain, active)]
             slower = faster & (gaps[1] > gaps[0] * (1 + ROUNDING))
-            found[slower] = torch.stack((torch.full_like(gaps[0], k), *gaps), -1)[slower]
+            failure[slower] = torch.stack((torch.full_like(gaps[0], k), *gaps), -1)[slower]
             faster &= ~slower
 
-        def describe(i: int, f=f, loss=loss, start=start, found=found) -> str:
+        def describe(i: int, f=f, loss=loss, start=start, failure=failure) -> str:
             w = ", ".join(f"{x:.4g}" for x in start[i].tolist())
-            k, gap, gap_f = found[i].tolist()
+            k, gap, gap_f = failure[i].tolist()
             return (
                 f"{f.named(i)}, {loss.described(i)}, from w = ({w}): at k = {k:g} the gap is {gap:.4g} "
                 f"without and {gap_f:.4g} with f"

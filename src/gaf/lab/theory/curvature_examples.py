@@ -7,9 +7,8 @@ from torch import Tensor
 
 from gaf.functions import AlphaBeta, Arctan, Log
 from gaf.lab.theory import curvature as theorems
-from gaf.lab.theory.curvature import CurvatureCase, on_staircase
-from gaf.lab.theory.families import one
-from gaf.lab.theory.segments import of_points
+from gaf.lab.theory.curvature import CurvatureCase, of_points, on_staircase
+from gaf.lab.theory.families import one, single
 from gaf.lab.theory.staircase import Staircase, steps
 from gaf.lab.theory.trials import Example, Trials
 
@@ -120,7 +119,7 @@ def _third() -> dict[str, Example]:
 
 def by_hand(side: Side, f: AlphaBeta | None = None, high: float = HIGH) -> CurvatureCase:
     """A staircase of one coordinate, under arctan(0.1, 20) unless said otherwise."""
-    return on_staircase(one(f or Arctan(0.1, 20.0)), steps(side), _one(LOW), _one(high))
+    return on_staircase(one(f or Arctan(0.1, 20.0)), steps(side), *single(LOW, high))
 
 
 #: A gradient that comes back on its way: from, to, and the slope between them.
@@ -139,12 +138,10 @@ def bent(theorem: int) -> Trials:
     h = torch.cat([torch.full_like(inside, slope) for *_, slope in BENT])[:, None]
     plain = of_points(g, h, LOW, HIGH)
     active = of_points(g, f.derivative(g) * h, LOW, HIGH)
-    told = "g goes " + ", ".join(f"from {a:g} to {b:g} with slope {s:g}" for a, b, s in BENT)
-    return CurvatureCase(f, plain, active, _one(LOW), _one(HIGH), lambda _: told).trials(theorem)
-
-
-def _one(value: float) -> Tensor:
-    return torch.tensor([value], dtype=torch.float64)
+    text = "g goes " + ", ".join(f"from {a:g} to {b:g} with slope {s:g}" for a, b, s in BENT)
+    return CurvatureCase(f, plain, active, *single(LOW, HIGH), described=lambda _: text).trials(
+        theorem
+    )
 
 
 def _turned_slightly(theorem: int) -> Trials:
@@ -169,14 +166,16 @@ def turned(
     plain, active = (
         of_points(gradient, m.diagonal(dim1=-2, dim2=-1), low, high) for m in (hessian, jacobian)
     )
-    setting = CurvatureCase(functions, plain, active, _one(low), _one(high), lambda _: "", False)
+    setting = CurvatureCase(
+        functions, plain, active, *single(low, high), described=lambda _: "", separable=False
+    )
     (ell, c), (ell_g, c_g) = fields = [_constants(m) for m in (hessian, jacobian)]
     half = len(side.heights[0, 0]) // 2
     stairs = zip(side.heights[0, 0, half:], side.knots[0, 0, half + 1 :], strict=True)
-    told = ", ".join(f"{height:g} to |g| = {end:g}" for height, end in stairs)
+    curvatures = ", ".join(f"{height:g} to |g| = {end:g}" for height, end in stairs)
     text = (
-        f"{functions.named(0)}, ε₀ = {low:g}, ε₂ = {high:g}, turned by {angle:g} rad, curvature {told} in "
-        f"both turned coordinates: ℓ = {ell.item():.4g} becomes {ell_g.item():.4g}, "
+        f"{functions.named(0)}, ε₀ = {low:g}, ε₂ = {high:g}, turned by {angle:g} rad, curvature "
+        f"{curvatures} in both turned coordinates: ℓ = {ell.item():.4g} becomes {ell_g.item():.4g}, "
         f"c = {c.item():.4g} becomes {c_g.item():.4g}"
     )
     return Trials(setting.assumptions(theorem), theorems.claim(theorem, *fields), lambda _: text)

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import cycle
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from gaf.functions import Activation, AlphaBeta, Arctan, Log, verify
-from gaf.lab.theory.families import FAMILIES, Functions, draw, log_uniform, one, uniform
+from gaf.lab.theory.families import (
+    BATCH,
+    EPS,
+    FAMILIES,
+    Functions,
+    batches,
+    log_uniform,
+    one,
+    single,
+    uniform,
+)
 from gaf.lab.theory.trials import Example, Trials
 
-BATCH = 5_000
 REACH = (1e-6, 100.0)  # of β|g|: beyond, tanh'' is below what float64 can hold
-EPS = torch.finfo(torch.float64).eps
 
 RANGE = "α > 0"
 WIDTH = "β > 0"
@@ -53,43 +60,45 @@ def second_derivative(f: Functions, g: Tensor) -> Tensor:
 
 def random_functions(generator: Generator) -> Iterator[Trials]:
     """Functions of each family at gradients of both signs, some of them 0, some with α < 0 or β < 0."""
-    for family in cycle(FAMILIES):
-        f = draw(family, BATCH, generator, slopes=(0.1, 1e4))
+    for f in batches(generator, slopes=(0.1, 1e4)):
         g = log_uniform(REACH, (BATCH,), generator) / f.beta
         g = torch.where(uniform((BATCH,), generator) < 0.5, g, -g)
         g = torch.where(uniform((BATCH,), generator) < 0.02, 0.0, g)
         wrong = uniform((BATCH,), generator)
         alpha = torch.where(wrong < 0.05, -f.alpha, f.alpha)
         beta = torch.where(wrong > 0.95, -f.beta, f.beta)
-        yield definition_1(Functions(family, alpha, beta), g)
+        yield definition_1(Functions(f.family, alpha, beta), g)
 
 
 def examples() -> dict[str, Example]:
     def case(alpha: float, beta: float, g: float) -> Trials:
-        values = (torch.tensor([x], dtype=torch.float64) for x in (alpha, beta))
-        return definition_1(Functions(Arctan, *values), torch.tensor([g], dtype=torch.float64))
+        return definition_1(Functions(Arctan, *single(alpha, beta)), *single(g))
 
     return {
         RANGE: Example(case(-0.1, 20.0, 0.1), "f falls: descent would climb."),
         WIDTH: Example(case(0.1, -20.0, 0.1), "f falls: descent would climb."),
         NONZERO: Example(
-            definition_1(one(Arctan(0.1, 20.0)), torch.zeros(1, dtype=torch.float64)),
+            definition_1(one(Arctan(0.1, 20.0)), *single(0.0)),
             "0 · f''(0) is 0, which is not below 0, for any f: clause 4 is read for g ≠ 0. Log's f'' jumps "
             "there, so that it meets clause 1a everywhere except at 0.",
         ),
     }
 
 
-class Falling(AlphaBeta):
+class Polynomial(AlphaBeta):
+    """A formula that needs no namespace is its own symbolic form."""
+
+    @classmethod
+    def symbolic(cls, g: Any, alpha: Any, beta: Any) -> Any:
+        return cls.formula(None, g, alpha, beta)
+
+
+class Falling(Polynomial):
     """Increasing is dropped: f(g) = α(βg − (βg)³)."""
 
     @staticmethod
     def formula(xp: Any, g: Any, alpha: float, beta: float) -> Any:
         return alpha * (beta * g - (beta * g) ** 3)
-
-    @staticmethod
-    def symbolic(g: Any, alpha: Any, beta: Any) -> Any:
-        return Falling.formula(None, g, alpha, beta)
 
 
 class Lopsided(AlphaBeta):
@@ -114,15 +123,11 @@ class Growing(AlphaBeta):
         return 2 * g + alpha * sympy.atan(beta * g)
 
 
-class Straight(AlphaBeta):
+class Straight(Polynomial):
     """Concave is dropped: f(g) = αβg with αβ < 1."""
 
     @staticmethod
     def formula(xp: Any, g: Any, alpha: float, beta: float) -> Any:
-        return alpha * beta * g
-
-    @staticmethod
-    def symbolic(g: Any, alpha: Any, beta: Any) -> Any:
         return alpha * beta * g
 
 

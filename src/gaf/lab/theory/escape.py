@@ -111,13 +111,13 @@ def escapes(name: str, functions: list[Activation], seed: int = 0) -> list[Escap
     unstable = None
     if isinstance(loss, Powers):
         unstable = torch.tensor([scale < 0 for scale, _ in loss.parameters])
-    found: list[Escape] = []
+    rows: list[Escape] = []
     reference = None
     for method, make in methods(functions, generator).items():
         times, path = exit_times(loss, start, make())
         reference = reference or (times, path)
-        found.append(_compared(method, times, path, *reference, unstable))
-    return found
+        rows.append(_compared(method, times, path, *reference, unstable))
+    return rows
 
 
 def in_ball(starts: int, dimension: int, generator: Generator) -> Tensor:

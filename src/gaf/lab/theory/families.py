@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import cycle
 
 import torch
 from torch import Generator, Tensor
@@ -15,6 +16,8 @@ from gaf.functions import AlphaBeta, Arctan, Log, Tanh
 FAMILIES: tuple[type[AlphaBeta], ...] = (Arctan, Tanh, Log)
 PRESETS = ((0.1, 20.0), (0.2, 10.0))  # the two that the paper calls robust
 BISECTIONS = 64
+BATCH = 5_000  # cases that are drawn at once
+EPS = torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,16 @@ class Functions:
     def unit_slope(self) -> Tensor:
         """The g ≥ 0 up to which f' > 1; 0 where αβ ≤ 1."""
         return self._last(lambda g: self.derivative(g) > 1)
+
+    @property
+    def scale(self) -> Tensor:
+        """The crossover; where there is none, 1/β."""
+        return torch.where(self.slope > 1, self.crossover, 1 / self.beta)
+
+    @property
+    def steep_end(self) -> Tensor:
+        """The g up to which f' > 1; where there is none, 1/β."""
+        return torch.where(self.slope > 1, self.unit_slope, 1 / self.beta)
 
     def named(self, case: int) -> str:
         """The function of a case as :func:`gaf.parse` reads it."""
@@ -83,10 +96,20 @@ def draw(
     return Functions(family, alpha, beta)
 
 
+def batches(generator: Generator, slopes: tuple[float, float]) -> Iterator[Functions]:
+    """Random functions without end, of one family after the other."""
+    for family in cycle(FAMILIES):
+        yield draw(family, BATCH, generator, slopes)
+
+
 def one(f: AlphaBeta) -> Functions:
     """A single function as a batch of one."""
-    values = (torch.tensor([p], dtype=torch.float64) for p in (f.alpha, f.beta))
-    return Functions(type(f), *values)
+    return Functions(type(f), *single(f.alpha, f.beta))
+
+
+def single(*values: float) -> list[Tensor]:
+    """Each number as a batch of one, (1,)."""
+    return [torch.tensor([value], dtype=torch.float64) for value in values]
 
 
 def log_uniform(

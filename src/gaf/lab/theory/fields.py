@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -74,17 +75,25 @@ class Activated(Transform):
 
 
 @dataclass(frozen=True)
-class ValueClip(Transform):
-    """Each element kept within ±limit, as ``clip_grad_value_`` does."""
+class Clip(Transform):
+    """A clipping at a positive limit."""
 
     limit: float
+    what: ClassVar[str]
 
     def __post_init__(self) -> None:
-        _check_limit(self.limit)
+        if not (self.limit > 0 and math.isfinite(self.limit)):
+            raise GafError(f"clip at a positive limit, got {self.limit}")
 
     @property
     def name(self) -> str:
-        return f"value clipping {self.limit:g}"
+        return f"{self.what} clipping {self.limit:g}"
+
+
+class ValueClip(Clip):
+    """Each element kept within ±limit, as ``clip_grad_value_`` does."""
+
+    what = "value"
 
     def __call__(self, g: Tensor) -> Tensor:
         return g.clamp(-self.limit, self.limit)
@@ -93,22 +102,14 @@ class ValueClip(Transform):
         return (g.abs() < self.limit).to(g.dtype)
 
 
-@dataclass(frozen=True)
-class NormClip(Transform):
+class NormClip(Clip):
     """The whole vector scaled down to norm ``limit`` where it is longer, as ``clip_grad_norm_`` does.
 
     Its field is no gradient: the Jacobian of the scaled vector times a Hessian is not symmetric.
     """
 
-    limit: float
+    what = "norm"
     elementwise = False
-
-    def __post_init__(self) -> None:
-        _check_limit(self.limit)
-
-    @property
-    def name(self) -> str:
-        return f"norm clipping {self.limit:g}"
 
     def __call__(self, g: Tensor) -> Tensor:
         return g * self._factor(g)
@@ -132,8 +133,3 @@ def as_transform(value: Transform | Activation | str | None) -> Transform:
         return value
     f = as_activation(value)
     return Identity() if f is None else Activated(f)
-
-
-def _check_limit(limit: float) -> None:
-    if not (limit > 0 and math.isfinite(limit)):
-        raise GafError(f"clip at a positive limit, got {limit}")

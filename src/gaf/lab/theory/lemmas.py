@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import cycle
 
 import torch
 from torch import Generator, Tensor
 
 from gaf.functions import Arctan
-from gaf.lab.theory.families import FAMILIES, Functions, draw, log_uniform, one, uniform
+from gaf.lab.theory.families import (
+    BATCH,
+    EPS,
+    Functions,
+    batches,
+    log_uniform,
+    one,
+    single,
+    uniform,
+)
 from gaf.lab.theory.trials import Example, Trials
 
-BATCH = 5_000
 COORDINATES = 3
-EPS = torch.finfo(torch.float64).eps
 
 STEEP = "f' > 1 on |g| ≤ ε₀"
 SMALL = "every |g_n| ≤ ε₀"
@@ -80,10 +86,8 @@ def _pair(f: Functions, a: Tensor, b: Tensor, case: int) -> str:
 
 def random_lemma_1(generator: Generator) -> Iterator[Trials]:
     """Gradients inside and outside ε₀, which is inside and outside of where f' > 1; pairs near and far."""
-    for family in cycle(FAMILIES):
-        f = draw(family, BATCH, generator, slopes=(0.5, 1e3))
-        scale = torch.where(f.slope > 1, f.unit_slope, 1 / f.beta)
-        low = scale * log_uniform((1e-3, 3.0), (BATCH,), generator)
+    for f in batches(generator, slopes=(0.5, 1e3)):
+        low = f.steep_end * log_uniform((1e-3, 3.0), (BATCH,), generator)
         reach = low * torch.where(uniform((BATCH,), generator) < 0.8, 1.0, 2.0)
         a, b = _pairs(generator)
         yield lemma_1(f, reach[:, None] * a, reach[:, None] * b, low)
@@ -91,15 +95,13 @@ def random_lemma_1(generator: Generator) -> Iterator[Trials]:
 
 def random_lemma_2(generator: Generator) -> Iterator[Trials]:
     """Gradients above and below ε₂, which is above and below the crossover, or 0; ε₁ of both signs."""
-    for family in cycle(FAMILIES):
-        f = draw(family, BATCH, generator, slopes=(0.1, 1e3))
-        scale = torch.where(f.slope > 1, f.crossover, 1 / f.beta)
-        second = scale * log_uniform((0.1, 30.0), (BATCH,), generator)
+    for f in batches(generator, slopes=(0.1, 1e3)):
+        second = f.scale * log_uniform((0.1, 30.0), (BATCH,), generator)
         first = second * (1.4 * uniform((BATCH,), generator) - 0.2)
         second = torch.where(uniform((BATCH,), generator) < 0.9, second, 0.0)
         floor = second * torch.where(uniform((BATCH,), generator) < 0.8, 1.0, 0.3)
         a, b = _pairs(generator)
-        spread = scale[:, None] * log_uniform((1e-3, 1e3), (BATCH, 1), generator)
+        spread = f.scale[:, None] * log_uniform((1e-3, 1e3), (BATCH, 1), generator)
         a, b = (floor[:, None] * x.sign() + spread * x for x in (a, b))
         yield lemma_2(f, a, b, first, second)
 
@@ -126,7 +128,7 @@ def _row(*values: float) -> Tensor:
 def examples_1() -> dict[str, Example]:
     f = one(Arctan(0.1, 20.0))
     shallow = one(Arctan(0.1, 5.0))
-    low = torch.tensor([0.04], dtype=torch.float64)
+    (low,) = single(0.04)
     return {
         STEEP: Example(
             lemma_1(shallow, _row(0.03), _row(-0.03), low), "αβ = 0.5: f' is below 1 everywhere."
@@ -144,7 +146,7 @@ def examples_2() -> dict[str, Example]:
     f = one(Arctan(0.1, 20.0))
 
     def case(a: float, b: float, first: float, second: float) -> Trials:
-        return lemma_2(f, _row(a), _row(b), _row(first)[0], _row(second)[0])
+        return lemma_2(f, _row(a), _row(b), *single(first, second))
 
     return {
         POSITIVE: Example(

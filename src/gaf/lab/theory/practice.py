@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from gaf.common.errors import GafError
 from gaf.functions import AlphaBeta
 from gaf.lab.theory.bounds import BETTER
-from gaf.lab.theory.curvature import ASSUMED, CurvatureCase, claim
-from gaf.lab.theory.families import FAMILIES, PRESETS, one
+from gaf.lab.theory.curvature import ASSUMED, CurvatureCase, claim, of_points
+from gaf.lab.theory.families import FAMILIES, PRESETS, one, single
 from gaf.lab.theory.learning import (
     LogisticRegression,
     deep_sigmoid,
@@ -39,7 +39,6 @@ from gaf.lab.theory.problems import (
     conditioned,
     rotated,
 )
-from gaf.lab.theory.segments import of_points
 from gaf.lab.theory.spectrum import HessianProduct
 
 SIDE = {
@@ -53,6 +52,18 @@ CROSSOVERS = (0.3, 0.6)  # of the largest gradient, in the coordinate where that
 LOWS = (0.2, 0.5, 0.9)  # ε₀, as a share of where f' = 1
 HIGHS = (1.01, 1.5, 3.0)  # ε₂, as a multiple of the crossover
 INSIDE_3 = "the assumptions of Theorem 3"
+
+#: What is looked at on the box, by name.
+QUADRATICS: dict[str, Loss] = {
+    "the paper's w₁² + 0.2w₂²": PAPER,
+    "a quadratic, κ = 10⁴": conditioned(1e4, 10),
+    "the paper's, turned by 30°": rotated(PAPER, 30.0),
+}
+NOT_QUADRATIC: dict[str, Loss] = {
+    "w₁⁴ + 0.2w₂⁴": Powers(((4.0, 4.0), (0.8, 4.0))),
+    "Type 1": TypeOne((1.0, 0.2)),
+    "Type 2": TypeTwo((1.0, 0.2)),
+}
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,7 @@ def practice(theorem: int) -> tuple[Practice, ...]:
     """The assumptions of Theorem 1, 2, 3 or 4 on every problem of :func:`problems`.
 
     Theorem 4 is asked for what it takes over from the others, ζ^G < ζ and c^G > c; what becomes of its
-    noise is in minibatches.py.
+    noise is in noise.py.
     """
     if theorem not in (*ASSUMED, 4):
         raise GafError(f"Theorems 1 to 4 assume something of a loss, Theorem {theorem} does not")
@@ -136,9 +147,13 @@ def _settings(seen: Seen) -> Iterator[CurvatureCase]:
         for low, high in product(LOWS, HIGHS):
             ends = f.alpha * steep * low, f.alpha * crossover * high
             plain, active = (of_points(seen.gradient, x, *ends) for x in (seen.slope, slope))
-            first, second = (torch.tensor([end], dtype=torch.float64) for end in ends)
             yield CurvatureCase(
-                functions, plain, active, first, second, lambda _: seen.problem, seen.separable
+                functions,
+                plain,
+                active,
+                *single(*ends),
+                described=lambda _: seen.problem,
+                separable=seen.separable,
             )
 
 
@@ -151,26 +166,18 @@ def _ends(family: type[AlphaBeta], slope: float) -> tuple[float, float]:
 
 def _functions(largest: float) -> list[AlphaBeta]:
     """The presets, and functions with a crossover inside the gradients of a problem."""
-    found: list[AlphaBeta] = []
+    functions: list[AlphaBeta] = []
     for family in FAMILIES:
-        found += [family(*preset) for preset in PRESETS]
+        functions += [family(*preset) for preset in PRESETS]
         for slope, share in product(SLOPES, CROSSOVERS):
             alpha = share * largest / _ends(family, slope)[1]
-            found.append(family(alpha, slope / alpha))
-    return found
+            functions.append(family(alpha, slope / alpha))
+    return functions
 
 
 def problems() -> Iterator[Seen]:
     """Quadratics, separable losses that are none, and what is trained on digits."""
-    on_a_box: dict[str, Loss] = {
-        "the paper's w₁² + 0.2w₂²": PAPER,
-        "a quadratic, κ = 10⁴": conditioned(1e4, 10),
-        "the paper's, turned by 30°": rotated(PAPER, 30.0),
-        "w₁⁴ + 0.2w₂⁴": Powers(((4.0, 4.0), (0.8, 4.0))),
-        "Type 1": TypeOne((1.0, 0.2)),
-        "Type 2": TypeTwo((1.0, 0.2)),
-    }
-    for name, loss in on_a_box.items():
+    for name, loss in (QUADRATICS | NOT_QUADRATIC).items():
         yield _on_a_box(name, loss)
     yield _logistic_regression()
     yield _network("a tanh network", small_network())

@@ -165,21 +165,29 @@ PAPER = quadratic([2.0, 0.4])
 
 
 @dataclass(frozen=True)
-class TypeOne(Separable):
-    """Type 1 of the paper's Figure 4, flat near the minimum: Σ a (δw² + w⁴) / (1 + δ).
-
-    For a = 1 it is 1 where the quadratic w² is 1, below that flatter than w² and above it steeper.
-    """
+class Figure4Type(Separable):
+    """A type of loss in the paper's Figure 4: a scale a for each coordinate, and one δ."""
 
     scales: tuple[float, ...] = (1.0, 1.0)
     delta: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_type(self.scales, self.delta)
+        if not self.scales or min(self.scales) <= 0 or self.delta <= 0:
+            raise GafError(
+                f"scales and delta must be positive, got scales={self.scales}, delta={self.delta}"
+            )
 
     @property
     def parameters(self) -> tuple[tuple[float, ...], ...]:  # type: ignore[override]
         return tuple((scale, self.delta) for scale in self.scales)
+
+
+@dataclass(frozen=True)
+class TypeOne(Figure4Type):
+    """Type 1 of the paper's Figure 4, flat near the minimum: Σ a (δw² + w⁴) / (1 + δ).
+
+    For a = 1 it is 1 where the quadratic w² is 1, below that flatter than w² and above it steeper.
+    """
 
     @staticmethod
     def term(xp: Any, w: Any, scale: Any, delta: Any) -> Any:
@@ -195,21 +203,13 @@ class TypeOne(Separable):
 
 
 @dataclass(frozen=True)
-class TypeTwo(Separable):
+class TypeTwo(Figure4Type):
     """Type 2 of the paper's Figure 4, sharp near the minimum: Σ a (2(√(w² + δ²) − δ) + w⁴) / 3.
 
     For a = 1 and δ = 0 it is (2|w| + w⁴)/3, which touches the quadratic w² from above at |w| = 1.
     """
 
-    scales: tuple[float, ...] = (1.0, 1.0)
     delta: float = 0.05
-
-    def __post_init__(self) -> None:
-        _check_type(self.scales, self.delta)
-
-    @property
-    def parameters(self) -> tuple[tuple[float, ...], ...]:  # type: ignore[override]
-        return tuple((scale, self.delta) for scale in self.scales)
 
     @staticmethod
     def term(xp: Any, w: Any, scale: Any, delta: Any) -> Any:
@@ -222,11 +222,6 @@ class TypeTwo(Separable):
     @staticmethod
     def bend(xp: Any, w: Any, scale: Any, delta: Any) -> Any:
         return scale * (2 * delta**2 / xp.sqrt(w**2 + delta**2) ** 3 + 12 * w**2) / 3
-
-
-def _check_type(scales: tuple[float, ...], delta: float) -> None:
-    if not scales or min(scales) <= 0 or delta <= 0:
-        raise GafError(f"scales and delta must be positive, got scales={scales}, delta={delta}")
 
 
 class Monkey(Loss):
@@ -284,24 +279,21 @@ class FromFunction(Loss):
 
     def __init__(self, function: Callable[[Tensor], Tensor], dimension: int) -> None:
         self.function, self.dimension = function, dimension
-        value = function(torch.zeros(dimension, dtype=torch.float64))
-        if not isinstance(value, Tensor) or value.dim() != 0:
-            got = (
-                f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            )
-            raise GafError(
-                f"a loss must return one number as a tensor without dimensions, got {got}"
-            )
+        check_scalar(function(torch.zeros(dimension, dtype=torch.float64)))
 
     def __call__(self, w: Tensor) -> Tensor:
         w = as_points(w, self.dimension)
-        return torch.func.vmap(self.function)(w.reshape(-1, self.dimension)).reshape(w.shape[:-1])
+        return vmap(self.function)(w.reshape(-1, self.dimension)).reshape(w.shape[:-1])
 
     def gradient(self, w: Tensor) -> Tensor:
-        return batched_gradient(self.function, as_points(w, self.dimension))
+        w = as_points(w, self.dimension)
+        return vmap(grad(self.function))(w.reshape(-1, self.dimension)).reshape(w.shape)
 
     def hessian(self, w: Tensor) -> Tensor:
-        return batched_hessian(self.function, as_points(w, self.dimension))
+        # reverse mode twice: torch's forward mode warns of its own torch.jit when it is first used
+        w = as_points(w, self.dimension)
+        flat = vmap(jacrev(grad(self.function)))(w.reshape(-1, self.dimension))
+        return flat.reshape(*w.shape, self.dimension)
 
 
 def as_loss(loss: Loss | Callable[[Tensor], Tensor], dimension: int | None = None) -> Loss:
@@ -324,13 +316,8 @@ def as_points(w: Tensor, dimension: int) -> Tensor:
     return w.to(torch.float64)
 
 
-def batched_gradient(function: Callable[[Tensor], Tensor], w: Tensor) -> Tensor:
-    """The gradient of ``function``, (n) to (), at the points w, (..., n) to (..., n)."""
-    return vmap(grad(function))(w.reshape(-1, w.shape[-1])).reshape(w.shape)
-
-
-def batched_hessian(function: Callable[[Tensor], Tensor], w: Tensor) -> Tensor:
-    """The Hessian of ``function``, (n) to (), at the points w, (..., n) to (..., n, n)."""
-    # reverse mode twice: torch's forward mode warns of its own torch.jit when it is first used
-    flat = vmap(jacrev(grad(function)))(w.reshape(-1, w.shape[-1]))
-    return flat.reshape(*w.shape, w.shape[-1])
+def check_scalar(value: object) -> None:
+    """Refuse what a loss must not return: anything but one number as a tensor."""
+    if not isinstance(value, Tensor) or value.dim():
+        got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise GafError(f"a loss must return one number as a tensor without dimensions, got {got}")

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from gaf.functions import AlphaBeta, Arctan
-from gaf.lab.theory.families import FAMILIES, Functions, log_uniform, one, uniform
+from gaf.lab.theory.families import EPS, FAMILIES, Functions, log_uniform, one, single, uniform
 from gaf.lab.theory.trials import Example, Trials
 
 STARTS = 1_000  # for each function, inside the assumptions
@@ -26,7 +26,6 @@ PARAMETERS = (
     (0.1, 500.0),
 )  # αβ from 1.1 to 50
 SHALLOW = (0.01, 20.0)  # αβ = 0.2, though β > 1 as the proof asks
-EPS = torch.finfo(torch.float64).eps
 
 STEEP = "αβ > 1"
 UNSTABLE = "the coordinate is unstable"
@@ -100,8 +99,7 @@ def starts(f: AlphaBeta, generator: Generator) -> Trials:
 
 def examples() -> dict[str, Example]:
     def case(f: AlphaBeta, scale: float, start: float, eta: float) -> Trials:
-        x = [torch.tensor([v], dtype=torch.float64) for v in (scale, 2.0, start, eta)]
-        return theorem_6(one(f), *x)
+        return theorem_6(one(f), *single(scale, 2.0, start, eta))
 
     f = Arctan(0.1, 20.0)
     return {
@@ -161,5 +159,5 @@ def coupled() -> Trials:
 def _trial(holds: tuple[bool, ...], claim: bool, text: str) -> Trials:
     """One case by hand."""
     named = (STEEP, UNSTABLE, GROWING, BELOW, SEPARABLE)
-    met = {name: torch.tensor([each]) for name, each in zip(named, holds, strict=True)}
+    met = {name: torch.tensor([value]) for name, value in zip(named, holds, strict=True)}
     return Trials(met, torch.tensor([claim]), lambda _: text)

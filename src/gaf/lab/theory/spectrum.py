@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gaf.common.errors import GafError
 from gaf.functions import Activation, as_activation
+from gaf.lab.theory.problems import check_scalar
 
 # of the residual; the error of an eigenvalue is about its square over the gap to the next one
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4}
@@ -60,13 +61,7 @@ class HessianProduct:
         if not self.parameters:
             raise GafError("the loss has no parameters that require a gradient")
         value = loss()
-        if not isinstance(value, Tensor) or value.dim():
-            got = (
-                f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            )
-            raise GafError(
-                f"a loss must return one number as a tensor without dimensions, got {got}"
-            )
+        check_scalar(value)
         self._gradients = torch.autograd.grad(
             value, self.parameters, create_graph=True, materialize_grads=True
         )

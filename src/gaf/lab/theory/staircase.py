@@ -49,12 +49,12 @@ class Staircase:
         middle = (size[..., :-1] + size[..., 1:]) / 2
         wide = parts.knots.diff(dim=-1) > 0
         low, high = low[:, None, None], high[:, None, None]
-        found = []
+        segments = []
         for here in (middle <= low, (middle > low) & (middle <= high), middle > high):
             least = torch.where(here & wide, far, math.inf).amin(-1)
             greatest = torch.where(here & wide, near, -math.inf).amax(-1)
-            found.append((least, greatest))
-        return found
+            segments.append((least, greatest))
+        return segments
 
     def _cut(self, low: Tensor, high: Tensor) -> Staircase:
         """The same losses with knots at 0, ±low and ±high, where these are inside."""

@@ -116,7 +116,7 @@ class Example:
 
 def without(total: Tally, examples: dict[str, Example]) -> tuple[Dropped, ...]:
     """Pair the counts with a concrete example for each assumption, after checking the example."""
-    found = []
+    rows = []
     for name, count in total.dropped.items():
         example = examples[name]
         shown = ""
@@ -125,5 +125,5 @@ def without(total: Tally, examples: dict[str, Example]) -> tuple[Dropped, ...]:
             if not breaks:
                 raise AssertionError(f"the example without {name!r} is no counterexample")
             shown = example.trials.describe(0)
-        found.append(Dropped(name, count.cases, count.failures, shown, example.reason))
-    return tuple(found)
+        rows.append(Dropped(name, count.cases, count.failures, shown, example.reason))
+    return tuple(rows)

@@ -10,18 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import cycle
 
 import torch
 from torch import Generator, Tensor, nn
 
 from gaf.common.errors import GafError
 from gaf.functions import Activation, Arctan, as_activation
-from gaf.lab.theory.families import FAMILIES, Functions, draw, log_uniform, one, uniform
+from gaf.lab.theory.families import BATCH, Functions, batches, log_uniform, one, single, uniform
 from gaf.lab.theory.learning import ExplodingRNN, deep_sigmoid, digits_loss
 from gaf.lab.theory.trials import Example, Trials
-
-BATCH = 5_000
 
 STEEP = "αβ > 1"
 BELOW = "|g| < ε₃"
@@ -43,19 +40,17 @@ def theorem_5(f: Functions, g: Tensor) -> Trials:
 
 def random_gradients(generator: Generator) -> Iterator[Trials]:
     """Gradients of both signs from far below the crossover to above it, and some zeros."""
-    for family in cycle(FAMILIES):
-        f = draw(family, BATCH, generator, slopes=(0.5, 1e4))
-        scale = torch.where(f.slope > 1, f.crossover, 1 / f.beta)
+    for f in batches(generator, slopes=(0.5, 1e4)):
         # up to 0.1 % below the crossover, where f(g) and g still differ by more than rounding
-        size = scale * log_uniform((1e-12, 0.999), (BATCH,), generator)
-        size = torch.where(uniform((BATCH,), generator) < 0.1, scale * 2, size)
+        size = f.scale * log_uniform((1e-12, 0.999), (BATCH,), generator)
+        size = torch.where(uniform((BATCH,), generator) < 0.1, f.scale * 2, size)
         size = torch.where(uniform((BATCH,), generator) < 0.01, 0.0, size)
         yield theorem_5(f, torch.where(uniform((BATCH,), generator) < 0.5, size, -size))
 
 
 def examples() -> dict[str, Example]:
     def case(f: Functions, g: float) -> Trials:
-        return theorem_5(f, torch.tensor([g], dtype=torch.float64))
+        return theorem_5(f, *single(g))
 
     steep = one(Arctan(0.1, 20.0))
     return {
@@ -92,14 +87,14 @@ def by_layer(
     if value.dim():
         raise GafError(f"a loss must be one number, got shape {tuple(value.shape)}")
     gradients = torch.autograd.grad(value, list(named.values()))
-    found = []
+    layers = []
     for name, gradient in zip(named, gradients, strict=True):
         before, after = gradient.abs(), f(gradient).abs()
         below = (before < f.crossover).double().mean().item()
         mean, mean_after = before.mean().item(), after.mean().item()
         largest, largest_after = before.max().item(), after.max().item()
-        found.append(LayerGradient(name, mean, mean_after, largest, largest_after, below))
-    return found
+        layers.append(LayerGradient(name, mean, mean_after, largest, largest_after, below))
+    return layers
 
 
 def vanishing(f: Activation, depth: int = 12) -> list[LayerGradient]:

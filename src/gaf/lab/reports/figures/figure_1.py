@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gaf.lab.landscape import Measured, compare
-from gaf.lab.landscape.compare import DISTANCES
+from gaf.lab.landscape.equivalent import DISTANCES
 from gaf.lab.reports.figures import style
 from gaf.lab.reports.figures.base import Figure, Settings, short
 from gaf.lab.theory.conditioning import Box

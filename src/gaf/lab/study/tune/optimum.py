@@ -15,7 +15,7 @@ from gaf.common.errors import GafError
 from gaf.lab.engine import checkpoint, rng
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.landscape import slices
-from gaf.lab.landscape.slices_directions import check_state
+from gaf.lab.landscape.slices import check_state
 from gaf.lab.landscape.slices_evaluate import Loss
 from gaf.lab.study.tune.shape import Shape, judge
 from gaf.lab.tasks import Task, load_task

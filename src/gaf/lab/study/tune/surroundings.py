@@ -10,7 +10,7 @@ import torch
 
 from gaf.lab.engine import rng
 from gaf.lab.landscape import slices
-from gaf.lab.landscape.slices_directions import check_state
+from gaf.lab.landscape.slices import check_state
 from gaf.lab.study.tune.optimum import SAMPLES, Loss, Reached, curve, read_checkpoint, training_loss
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gaf.common.errors import GafError
 from gaf.lab.theory import bounds, convergence, curvature, definition, lemmas, saddle, vanishing
 from gaf.lab.theory.statements import checks
-from gaf.lab.theory.statements.data import Statement
+from gaf.lab.theory.statements.findings import Statement
 
 STAIRCASES = (
     "Random functions, ε₀, ε₂ and separable losses of one to three coordinates whose curvature is a "

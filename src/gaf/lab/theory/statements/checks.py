@@ -20,10 +20,9 @@ from gaf.lab.theory import (
     saddle,
     vanishing,
 )
-from gaf.lab.theory.minibatches import minibatches
-from gaf.lab.theory.noise import GradientNoise
+from gaf.lab.theory.noise import GradientNoise, minibatches
 from gaf.lab.theory.practice import practice
-from gaf.lab.theory.statements.data import CountedClaim, Findings, Measurement
+from gaf.lab.theory.statements.findings import CountedClaim, Findings, Measurement
 from gaf.lab.theory.trials import CASES, Count, Example, Trials, tally, without
 
 Batches = Callable[[Generator], Iterable[Trials]]
@@ -48,14 +47,14 @@ def part(
 def definition_1(seed: int) -> Findings:
     batches = definition.random_functions(_generator(seed))
     claim = "f(−g) = −f(g), f' > 0, f(g) ≤ g from the crossover on, g f''(g) < 0"
-    found = part(claim, batches, definition.examples(), definition.PRINTED)
+    clauses = part(claim, batches, definition.examples(), definition.PRINTED)
     rows = tuple(
         (met.function, "proof" if met.method == "symbolic" else "values", *_missed(met))
         for met in definition.verdicts()
     )
     columns = ("function", "clauses that hold, by", "misses", "because")
     note = "Each clause has a function that misses it alone: none follows from the others."
-    return Findings((found,), tables=(Measurement("Which clauses hold", columns, rows, note),))
+    return Findings((clauses,), tables=(Measurement("Which clauses hold", columns, rows, note),))
 
 
 def _missed(met: definition.Met) -> tuple[str, str]:
@@ -74,10 +73,12 @@ def lemma_2(seed: int) -> Findings:
 
 
 def _conditioning(theorem: int, claim: str, seed: int) -> Findings:
-    batches = (each.trials(theorem) for each, _ in curvature.random_settings(_generator(seed)))
+    batches = (
+        setting.trials(theorem) for setting, _ in curvature.random_settings(_generator(seed))
+    )
     examples = curvature_examples.examples(theorem)
-    found = part(claim, batches, examples, curvature.PRINTED[theorem])
-    return Findings((found,), practice(theorem))
+    counted = part(claim, batches, examples, curvature.PRINTED[theorem])
+    return Findings((counted,), practice(theorem))
 
 
 theorem_1 = partial(_conditioning, 1, "ℓ^G < ℓ")
@@ -99,8 +100,8 @@ def theorem_4(seed: int) -> Findings:
         convergence.PRINTED,
     )
     faster = convergence.really_faster(_generator(seed), CASES)
-    said = "L(w_k) itself is lower with f, k = 2 to 30, no noise, from the same start"
-    parts = (compared, stepped, CountedClaim(said, None, faster))
+    claim = "L(w_k) itself is lower with f, k = 2 to 30, no noise, from the same start"
+    parts = (compared, stepped, CountedClaim(claim, None, faster))
     return Findings(parts, practice(4), (_runs(seed), _batches(seed)))
 
 
@@ -169,19 +170,21 @@ def theorem_6(seed: int) -> Findings:
     generator = _generator(seed)
     functions = saddle.functions()
     batches = [saddle.starts(f, generator) for f in functions]
-    steep = [(f, each) for f, each in zip(functions, batches, strict=True) if f.slope > 1]
+    steep = [(f, trials) for f, trials in zip(functions, batches, strict=True) if f.slope > 1]
     claim = "|w − start| is at least as large with f, at every step"
     cases = saddle.STARTS * len(steep)
-    found = part(claim, batches, saddle.examples(), saddle.PRINTED, cases)
+    counted = part(claim, batches, saddle.examples(), saddle.PRINTED, cases)
     rows = []
-    for f, each in steep:
+    for f, trials in steep:
         count = Count()
-        count.add(each, each.meeting())
+        count.add(trials, trials.meeting())
         name = f"{f.name}({f.alpha:g}, {f.beta:g})"
         rows.append((name, f.slope, f.crossover, count.cases, count.failures))
     columns = ("function", "αβ", "ε₃", "starts", "behind")
     by_function = Measurement("Unstable coordinates, by function", columns, tuple(rows))
-    return Findings((found,), tables=(by_function, *(_left(name, seed) for name in escape.SADDLES)))
+    return Findings(
+        (counted,), tables=(by_function, *(_left(name, seed) for name in escape.SADDLES))
+    )
 
 
 SLOWER_STABLE = "slower though its unstable coordinates were ahead, %"

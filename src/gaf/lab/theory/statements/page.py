@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from gaf.lab.theory.practice import Practice
-from gaf.lab.theory.statements.data import Cell, CountedClaim, Findings, Statement
-from gaf.lab.theory.statements.words import SUMMARY, cell, dropped_row, percent, summary_rows
+from gaf.lab.theory.statements.findings import (
+    SUMMARY,
+    Cell,
+    CountedClaim,
+    Findings,
+    Statement,
+    cell,
+    dropped_row,
+    percent,
+    summary_rows,
+)
 from gaf.lab.theory.trials import Count
 
 Results = list[tuple[Statement, Findings]]

@@ -1,10 +1,89 @@
-"""Findings in words: counts, cells of tables, the two readings in a line each."""
+"""What a statement is, and what a check of it finds: as data, and in words for tables and the terminal."""
 
 from __future__ import annotations
 
-from gaf.lab.theory.practice import Practice
-from gaf.lab.theory.statements.data import Cell, CountedClaim, Findings, Statement
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gaf.lab.theory.practice import QUADRATICS, Practice
 from gaf.lab.theory.trials import Count, Dropped
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class CountedClaim:
+    """One claim and its count.
+
+    Attributes:
+        claim: in a line.
+        sound: cases inside all assumptions, and in how many of them the claim was false.
+        printed: the same inside the assumptions that the paper prints; None where they are the same.
+        dropped: what happens without each assumption.
+    """
+
+    claim: str
+    sound: Count | None
+    printed: Count | None
+    dropped: tuple[Dropped, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Something measured that belongs to a statement."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a check found."""
+
+    parts: tuple[CountedClaim, ...]
+    practice: tuple[Practice, ...] = ()
+    tables: tuple[Measurement, ...] = ()
+
+    @property
+    def violations(self) -> int:
+        """False claims inside the assumptions of the sound reading."""
+        return sum(part.sound.failures for part in self.parts if part.sound)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A definition, lemma or theorem of the paper.
+
+    Attributes:
+        name: for the command, such as "theorem-3".
+        title: as the paper numbers it.
+        subject: in a few words.
+        printed: what the paper says.
+        sound: the reading that is checked.
+        slips: where the two differ, and why.
+        assumed: what the sound reading assumes.
+        checked: how.
+        check: runs it, from a seed.
+    """
+
+    name: str
+    title: str
+    subject: str
+    printed: str
+    sound: str
+    slips: tuple[str, ...]
+    assumed: tuple[str, ...]
+    checked: str
+    check: Callable[[int], Findings]
+
+    def record(self, findings: Findings) -> dict[str, Any]:
+        """The statement and what was found, as plain data."""
+        words = {key: value for key, value in vars(self).items() if key != "check"}
+        return words | {"violations": findings.violations} | asdict(findings)
+
 
 SUMMARY = (
     *("statement", "what is checked", "cases", "violations", "as printed", "violations as printed"),
@@ -36,8 +115,8 @@ def _printed(part: CountedClaim) -> tuple[str, str]:
 
 def needed(part: CountedClaim) -> str:
     """How many of the assumptions have a counterexample."""
-    found = sum(bool(each.example) for each in part.dropped)
-    return f"{found} of {len(part.dropped)}" if part.dropped else ""
+    counterexamples = sum(bool(dropped.example) for dropped in part.dropped)
+    return f"{counterexamples} of {len(part.dropped)}" if part.dropped else ""
 
 
 def practice_in_short(rows: tuple[Practice, ...]) -> str:
@@ -47,7 +126,7 @@ def practice_in_short(rows: tuple[Practice, ...]) -> str:
     best = max(rows, key=lambda row: row.every)
     if not best.every:
         return f"never, on {len(rows)} problems"
-    quadratics = [row.every for row in rows if "quadratic" in row.problem]
+    quadratics = [row.every for row in rows if row.problem in QUADRATICS]
     never = ", on quadratics never" if quadratics and not any(quadratics) else ""
     return f"at most {percent(best.every)} ({best.problem}){never}"
 
@@ -70,12 +149,12 @@ def cell(value: Cell) -> str:
     return f"{value:,}" if isinstance(value, int) else value
 
 
-def dropped_row(each: Dropped) -> tuple[str, str, str, str]:
+def dropped_row(dropped: Dropped) -> tuple[str, str, str, str]:
     """What happens without an assumption: its name, random cases, how often the claim failed, an example."""
-    cases = f"{each.cases:,}" if each.cases else "none drawn"
-    failed = f"{each.failures:,}" if each.cases else ""
-    example = f"{each.example}. {each.reason}" if each.example else each.reason
-    return each.assumption, cases, failed, example
+    cases = f"{dropped.cases:,}" if dropped.cases else "none drawn"
+    failed = f"{dropped.failures:,}" if dropped.cases else ""
+    example = f"{dropped.example}. {dropped.reason}" if dropped.example else dropped.reason
+    return dropped.assumption, cases, failed, example
 
 
 def detail(statement: Statement, findings: Findings) -> str:
@@ -94,8 +173,8 @@ def detail(statement: Statement, findings: Findings) -> str:
             lines.append(_count_line("inside the assumptions", part.sound))
         if part.printed:
             lines.append(_count_line("as printed", part.printed))
-        for each in part.dropped:
-            name, cases, failed, example = dropped_row(each)
+        for dropped in part.dropped:
+            name, cases, failed, example = dropped_row(dropped)
             lines.append(f"  without “{name}”: {_failed(cases, failed)}\n    {example}")
     if findings.practice:
         lines += ["", "How often the assumptions hold:"]
@@ -116,9 +195,9 @@ def _count_line(where: str, count: Count) -> str:
 
 
 def _held(row: Practice) -> str:
-    each = "; ".join(f"{name}: {percent(share)}" for name, share in row.holds.items())
+    shares = "; ".join(f"{name}: {percent(share)}" for name, share in row.holds.items())
     claim = "" if row.claim is None else f", claim true {percent(row.claim)}"
-    return f"all {percent(row.every)}{claim} ({each})"
+    return f"all {percent(row.every)}{claim} ({shares})"
 
 
 def _aligned(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...]) -> list[str]:
