@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from gaf.lab.reports.history import Band, Curve, RunHistory, band
-from gaf.lab.reports.html import plotly_text
+from gaf.lab.reports.html import CurvePlot, plotly_text
 from gaf.lab.reports.style import Style, faint
 from gaf.lab.study.comparison import Comparison
 
@@ -19,16 +18,6 @@ SHARES = {
 }
 LOG_FROM = 20.0  # a logarithmic axis where the largest value is so many times the smallest
 BEYOND = 4.0  # runs that diverged may stretch an axis so far before it is cut
-
-
-@dataclass(frozen=True)
-class CurvePlot:
-    """A plot with its heading; traces carry the setting they belong to as ``meta``."""
-
-    title: str
-    about: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any] = field(default_factory=dict)
 
 
 def learning_curves(

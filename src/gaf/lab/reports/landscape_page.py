@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import gaf
 from gaf.common.files import write_whole
-from gaf.lab.reports.curves import CurvePlot
+from gaf.lab.reports import html
 from gaf.lab.reports.figures import style
 from gaf.lab.reports.figures.near_optimum import draw_curve
 from gaf.lab.reports.figures.save import PRINT, drawn
-from gaf.lab.reports.html import tag
-from gaf.lab.reports.plain_page import document, plots
+from gaf.lab.reports.html import CurvePlot
 from gaf.lab.reports.style import PALETTE
-from gaf.lab.reports.tune_figures import curve_figure
+from gaf.lab.reports.tune_page import curve_figure
 from gaf.lab.study.tune.shape import Shape
 
 if TYPE_CHECKING:
@@ -23,12 +21,12 @@ if TYPE_CHECKING:
 STEM = "landscape"
 
 
-def write_all(found: dict[str, Any], folder: Path) -> list[Path]:
+def write_all(around: dict[str, Any], folder: Path) -> list[Path]:
     """Write the files of what :func:`gaf.lab.study.tune.surroundings.look` found; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    around: Any = Around(found)  # has draw(), which is all of a figure that is needed
-    contents = {f"{STEM}.{form}": drawn(around, form) for form in PRINT}
-    contents[f"{STEM}.html"] = render(found).encode("utf-8", "replace")
+    drawing: Any = Around(around)  # has draw(), which is all of a figure that is needed
+    contents = {f"{STEM}.{form}": drawn(drawing, form) for form in PRINT}
+    contents[f"{STEM}.html"] = render(around).encode("utf-8", "replace")
     for name, content in contents.items():
         write_whole(folder / name, content)
     return [folder / name for name in contents]
@@ -37,13 +35,13 @@ def write_all(found: dict[str, Any], folder: Path) -> list[Path]:
 class Around:
     """For print: the curve, the surface from above, and the line to another checkpoint if there is one."""
 
-    def __init__(self, found: dict[str, Any]) -> None:
-        self.found = found
+    def __init__(self, around: dict[str, Any]) -> None:
+        self.around = around
 
     def draw(self) -> Drawing:
         import torch
 
-        near, plane, line = (self.found[key] for key in ("curve", "surface", "line"))
+        near, plane, line = (self.around[key] for key in ("curve", "surface", "line"))
         count = 3 if line else 2
         drawing = style.new_figure(style.WIDTH, 2.5)
         axes = drawing.subplots(1, count)
@@ -66,26 +64,12 @@ class Around:
         return drawing
 
 
-def render(found: dict[str, Any]) -> str:
+def render(around: dict[str, Any]) -> str:
     """The page as text."""
-    drawn: dict[str, CurvePlot] = {}
-    figures = [curve_figure(found["curve"]), *_surfaces(found["surface"])]
-    if found["line"]:
-        figures.append(_line(found["line"]))
-    parts = [
-        tag("h1", f"The loss around {found['title']}"),
-        tag(
-            "p",
-            f"Step {found['step']}, mean over {found['samples']} training samples; random directions of "
-            f"seed {found['seed']} on the scale of each filter.",
-            class_="soft",
-        ),
-        tag("p", found["said"], class_="headline"),
-        plots(figures, drawn),
-        tag("p", f"Checkpoint: {found['checkpoint']}", class_="about"),
-        tag("footer", f"Page by activated-gradients {gaf.__version__}.", class_="about"),
-    ]
-    return document(f"The loss around {found['title']}", parts, drawn)
+    figures = [curve_figure(around["curve"]), *_surfaces(around["surface"])]
+    if around["line"]:
+        figures.append(_line(around["line"]))
+    return html.render("landscape.html.jinja", {"around": figures}, around=around)
 
 
 def _surfaces(plane: dict[str, Any]) -> list[CurvePlot]:

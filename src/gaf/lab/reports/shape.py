@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import gaf
-from gaf.lab.reports.curves import CurvePlot
 from gaf.lab.reports.history import RunHistory
+from gaf.lab.reports.html import CurvePlot
 from gaf.lab.reports.style import GREY, INK, Style, faint
 from gaf.optim.monitor import BINS_A_DECADE
 

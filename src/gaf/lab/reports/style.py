@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from gaf.lab.study.comparison import Comparison
 
-# Told apart also by most who do not see all colours (after Okabe and Ito, darkened for thin lines).
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#3aa0dd", "#a8330f", "#b5568f", "#8a6d00", "#7a3e9d")
-INK = "#1d2530"
-GREY = "#8a94a1"
+# Variables of the style sheet, told apart also by most who do not see all colours.
+PALETTE = tuple(f"var(--colour-{i})" for i in range(8))
+INK, GREY = "var(--ink)", "var(--grey)"
 MANY, SHOWN = 10, 8  # of more than so many settings, so many are in the figures at first
 
 # As plotly names the dashes, and the same lengths for SVG.
@@ -85,11 +84,10 @@ def _shown_first(comparison: Comparison) -> set[str]:
 
 
 def faint(colour: str, share: float = 0.15) -> str:
-    """A colour that lets others through.
+    """A colour that lets others through: two more hexadecimal digits.
 
     Example:
-        >>> faint("#0072b2")
-        'rgba(0, 114, 178, 0.15)'
+        >>> faint("#0072b2"), faint(INK, 0.3)
+        ('#0072b226', 'var(--ink)4c')
     """
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red}, {green}, {blue}, {share})"
+    return f"{colour}{round(255 * share):02x}"

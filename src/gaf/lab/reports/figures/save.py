@@ -34,7 +34,7 @@ def write(figure: Figure, folder: Path, formats: Iterable[str] = PRINT) -> list[
 
 def write_page(settings: Settings, scene: str, folder: Path) -> Path:
     """Write the page to play with, which is one for all figures and opens on a scene."""
-    from gaf.lab.reports.figures.page import page
+    from gaf.lab.reports.figures.explore import page
 
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / PAGE, page(settings, scene).encode())
