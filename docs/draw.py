@@ -12,7 +12,7 @@ from PIL import Image
 import gaf
 from gaf.common.files import write_whole
 from gaf.lab.reports.figures import Settings, find, style
-from gaf.lab.reports.figures.save import METADATA, drawn
+from gaf.lab.reports.figures.base import METADATA, drawn
 
 HERE = Path(__file__).parent / "images"
 FUNCTIONS = ((gaf.Arctan, style.BLUE), (gaf.Tanh, style.VERMILION), (gaf.Log, style.GREEN))

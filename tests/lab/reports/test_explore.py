@@ -11,7 +11,7 @@ from gaf.lab.landscape import equivalent
 from gaf.lab.landscape.compare import DISTANCES
 from gaf.lab.reports.figures import Settings
 from gaf.lab.reports.figures.explore import page
-from gaf.lab.reports.figures.figure_4 import CURVES
+from gaf.lab.reports.figures.losses import CURVES
 from gaf.lab.reports.html import script_safe
 from gaf.lab.theory.conditioning import Box, anisotropy, constants
 from gaf.lab.theory.fields import Activated, Identity, NormClip, ValueClip

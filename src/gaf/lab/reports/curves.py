@@ -26,25 +26,25 @@ def learning_curves(
     """Test score and training loss; what was not recorded is left out."""
     name = comparison.score_name
     better = "higher" if comparison.higher_is_better else "lower"
-    found = [
+    figures = [
         _over_steps(f"Test {name}", f"{better} is better", runs, styles, lambda run: run.score),
         _over_steps(
             "Training loss", "mean between two records", runs, styles, lambda run: run.loss
         ),
     ]
     calm = {name for name, several in runs.items() if all(run.diverged is None for run in several)}
-    for figure in found:
+    for figure in figures:
         _scale(figure, calm)
-    return [figure for figure in found if figure.data]
+    return [figure for figure in figures if figure.data]
 
 
 def share_curves(runs: dict[str, list[RunHistory]], styles: dict[str, Style]) -> list[CurvePlot]:
     """Which part of the elements f enlarges, restrains, saturates."""
-    found = []
+    figures = []
     for name, about in SHARES.items():
 
         def curve(run: RunHistory, name: str = name) -> Curve:
-            return {each["step"]: float(each[name]) for each in run.gradients if name in each}
+            return {entry["step"]: float(entry[name]) for entry in run.gradients if name in entry}
 
         figure = _over_steps(name.capitalize(), about, runs, styles, curve)
         top = max((y for trace in figure.data for y in trace["y"]), default=0.0)
@@ -53,8 +53,8 @@ def share_curves(runs: dict[str, list[RunHistory]], styles: dict[str, Style]) ->
             "tickformat": ".0%" if top > 0.05 else ".1%",
             "range": [-0.03 * top, top],
         }
-        found += [figure] if figure.data else []
-    return found
+        figures += [figure] if figure.data else []
+    return figures
 
 
 def _over_steps(
@@ -66,7 +66,7 @@ def _over_steps(
 ) -> CurvePlot:
     data = []
     for setting, several in runs.items():
-        curves = [found for run in several if (found := curve(run))]
+        curves = [steps for run in several if (steps := curve(run))]
         over = band(curves)
         # on its way to inf a run is at any size: a band would hide the other settings
         banded = len(curves) > 1 and all(run.diverged is None for run in several)
@@ -76,22 +76,22 @@ def _over_steps(
     return CurvePlot(title, about, data, layout)
 
 
-def _traces(setting: str, found: Band, banded: bool, style: Style) -> list[dict[str, Any]]:
-    common = {"type": "scatter", "meta": setting, "visible": style.shown, "x": found.steps}
+def _traces(setting: str, over: Band, banded: bool, style: Style) -> list[dict[str, Any]]:
+    common = {"type": "scatter", "meta": setting, "visible": style.shown, "x": over.steps}
     line = {
         **common,
-        "y": _short(found.mean),
+        "y": _short(over.mean),
         "name": plotly_text(setting),
-        "mode": "lines" if len(found.steps) > 1 else "markers",
+        "mode": "lines" if len(over.steps) > 1 else "markers",
         "line": {"color": style.colour, "dash": style.dash, "width": style.width},
         "marker": {"color": style.colour},
         "hovertemplate": "step %{x:,}: %{y:.4~g}",
     }
-    if not banded or len(found.steps) == 1:
+    if not banded or len(over.steps) == 1:
         return [line]
     edge = {**common, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
-    low = {**edge, "y": _short(found.low)}
-    high = {**edge, "y": _short(found.high), "fill": "tonexty", "fillcolor": faint(style.colour)}
+    low = {**edge, "y": _short(over.low)}
+    high = {**edge, "y": _short(over.high), "fill": "tonexty", "fillcolor": faint(style.colour)}
     return [low, high, line]
 
 

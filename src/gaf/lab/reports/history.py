@@ -49,25 +49,25 @@ def histories(comparison: Comparison, folder: Path) -> dict[str, list[RunHistory
         comparison: names the run folders.
         folder: the comparison's, from which they are seen.
     """
-    found: dict[str, list[RunHistory]] = {row.setting: [] for row in comparison.rows}
+    runs: dict[str, list[RunHistory]] = {row.setting: [] for row in comparison.rows}
     for run in comparison.runs:
         place = folder / run.folder
-        if run.setting in found and (place / record.METRICS).is_file():
-            found[run.setting].append(read(place, run.seed, comparison.score_name))
-    return found
+        if run.setting in runs and (place / record.METRICS).is_file():
+            runs[run.setting].append(read(place, run.seed, comparison.score_name))
+    return runs
 
 
 def read(folder: Path, seed: int, score_name: str) -> RunHistory:
     """The records of a run; GafError says in one sentence which file is damaged."""
     loss, score, seen, diverged = {}, {}, [], None
-    for each in record.read(folder):
-        kind, step = each["kind"], each["step"]
+    for entry in record.read(folder):
+        kind, step = entry["kind"], entry["step"]
         if kind == "train":
-            loss[step] = each["loss"]
-        elif kind == "test" and score_name in each:
-            score[step] = each[score_name]
+            loss[step] = entry["loss"]
+        elif kind == "test" and score_name in entry:
+            score[step] = entry[score_name]
         elif kind == "gradients":
-            seen.append(each)
+            seen.append(entry)
         elif kind == "diverged":
             diverged = step
     return RunHistory(seed, loss, score, tuple(seen), diverged, _activation(folder))
@@ -76,10 +76,10 @@ def read(folder: Path, seed: int, score_name: str) -> RunHistory:
 def _activation(folder: Path) -> str | None:
     """As text: a function of the user's own may not be registered here."""
     try:
-        found = read_json(folder / CONFIG)["optimizer"]["activation"]
+        activation = read_json(folder / CONFIG)["optimizer"]["activation"]
     except (GafError, KeyError, TypeError):
         return None
-    return found if isinstance(found, str) else None
+    return activation if isinstance(activation, str) else None
 
 
 def band(curves: Iterable[Curve]) -> Band:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gaf.common.files import write_whole
 from gaf.lab.reports import html
 from gaf.lab.reports.figures import style
-from gaf.lab.reports.figures.near_optimum import draw_curve
-from gaf.lab.reports.figures.save import PRINT, drawn
+from gaf.lab.reports.figures.base import PRINT, drawn
+from gaf.lab.reports.figures.trained import draw_curve
 from gaf.lab.reports.html import CurvePlot
 from gaf.lab.reports.style import PALETTE
 from gaf.lab.reports.tune_page import curve_figure

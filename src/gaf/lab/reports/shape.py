@@ -26,16 +26,16 @@ Histogram = dict[float, float]  # from log10 of a bin's lower edge to its share
 
 def shapes(runs: dict[str, list[RunHistory]], styles: dict[str, Style]) -> list[CurvePlot]:
     """A figure for each setting with an f, under the setting's name."""
-    found = []
+    figures = []
     for setting, several in runs.items():
         seen = [
-            mean(each["histogram"] for each in run.gradients if "histogram" in each)
+            mean(entry["histogram"] for entry in run.gradients if "histogram" in entry)
             for run in several
         ]
-        whole = mean(each for each in seen if each)
+        whole = mean(histogram for histogram in seen if histogram)
         if whole:
-            found.append(_figure(setting, several, whole, styles[setting]))
-    return found
+            figures.append(_figure(setting, several, whole, styles[setting]))
+    return figures
 
 
 def mean(histograms: Iterable[dict[Any, float]]) -> Histogram:
@@ -47,9 +47,9 @@ def mean(histograms: Iterable[dict[Any, float]]) -> Histogram:
     """
     total: dict[float, float] = defaultdict(float)
     count = 0
-    for each in histograms:
+    for histogram in histograms:
         count += 1
-        for edge, share in each.items():
+        for edge, share in histogram.items():
             total[float(edge)] += share
     return {edge: total[edge] / count for edge in sorted(total)}
 
@@ -120,15 +120,15 @@ def _range(whole: Histogram, function: gaf.Activation | None) -> tuple[float, fl
 
 def _at(runs: list[RunHistory], position: int) -> Histogram:
     records = [[e for e in run.gradients if e.get("histogram")] for run in runs]
-    return mean(each[position]["histogram"] for each in records if each)
+    return mean(entries[position]["histogram"] for entries in records if entries)
 
 
-def _bins(found: Histogram, name: str, line: dict[str, Any], **more: Any) -> dict[str, Any]:
+def _bins(histogram: Histogram, name: str, line: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The outline of a histogram; bins that are not there are empty."""
     step = 1 / BINS_A_DECADE
-    first, count = min(found), round((max(found) - min(found)) / step) + 1
+    first, count = min(histogram), round((max(histogram) - min(histogram)) / step) + 1
     edges = [first + i * step for i in range(count)]
-    shares = [found.get(edge, 0.0) for edge in edges]
+    shares = [histogram.get(edge, 0.0) for edge in edges]
     return {
         "type": "scatter",
         "name": name,

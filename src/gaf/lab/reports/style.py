@@ -35,36 +35,36 @@ class Style:
 def styles(comparison: Comparison) -> dict[str, Style]:
     """A style for each setting: those of one kind differ in colour, those of one colour in the line."""
     colours, first = _colours(comparison), _shown_first(comparison)
-    found = {}
+    looks = {}
     for row in comparison.rows:
         is_baseline = row.kind == "baseline"
         dash, dasharray = DASHES[row.kind]
-        found[row.setting] = Style(
+        looks[row.setting] = Style(
             colour=colours[row.setting],
             dash=dash,
             dasharray=dasharray,
             width=3.0 if is_baseline else 2.0,
             shown=row.setting in first,
         )
-    return found
+    return looks
 
 
 def _colours(comparison: Comparison) -> dict[str, str]:
     """A control has the colour of its function; other rules take theirs from the palette's other end."""
     owners = {row.control: row.setting for row in reversed(comparison.rows) if row.control}
-    found: dict[str, str] = {}
+    colours: dict[str, str] = {}
     count: dict[str, int] = {}
     for row in sorted(comparison.rows, key=lambda row: row.kind == "control"):
         group = "rule" if row.kind == "tuned" else row.kind
         rank = count.get(group, 0) % len(PALETTE)
         count[group] = rank + 1
         if row.kind == "baseline":
-            found[row.setting] = INK
+            colours[row.setting] = INK
         elif row.kind == "control" and row.setting in owners:
-            found[row.setting] = found[owners[row.setting]]
+            colours[row.setting] = colours[owners[row.setting]]
         else:
-            found[row.setting] = PALETTE[-1 - rank if group == "rule" else rank]
-    return found
+            colours[row.setting] = PALETTE[-1 - rank if group == "rule" else rank]
+    return colours
 
 
 def _shown_first(comparison: Comparison) -> set[str]:

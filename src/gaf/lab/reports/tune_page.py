@@ -52,7 +52,7 @@ def figures(record: dict[str, Any]) -> list[CurvePlot]:
 
 
 def _some(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    weights = [each for each in layers if len(each["shape"]) > 1] or layers
+    weights = [layer for layer in layers if len(layer["shape"]) > 1] or layers
     if len(weights) <= LAYERS:
         return weights
     return [weights[round(i * (len(weights) - 1) / (LAYERS - 1))] for i in range(LAYERS)]
@@ -71,13 +71,13 @@ def _largest(record: dict[str, Any]) -> CurvePlot:
         {
             "type": "scatter",
             "mode": "lines",
-            "name": plotly_text(each["name"]),
-            "x": list(range(1, len(each["max"]) + 1)),
-            "y": [_short(value) for value in each["max"]],
+            "name": plotly_text(layer["name"]),
+            "x": list(range(1, len(layer["max"]) + 1)),
+            "y": [_short(value) for value in layer["max"]],
             "line": {"color": _colour(i, len(layers)), "width": 1.5},
             "hovertemplate": "step %{x}: %{y:.2~e}",
         }
-        for i, each in enumerate(layers)
+        for i, layer in enumerate(layers)
     ]
     return CurvePlot(
         "The largest |g| of each layer",
@@ -92,8 +92,8 @@ def _sizes(record: dict[str, Any]) -> CurvePlot:
     layers = _some(record["probe"]["layers"])
     quantiles = record["probe"]["quantiles"]
     data = []
-    for i, each in enumerate(layers):
-        values = each["gradient"]
+    for i, layer in enumerate(layers):
+        values = layer["gradient"]
         middle = values[quantiles.index(0.5)]
         if not values[0] > 0:
             continue
@@ -101,7 +101,7 @@ def _sizes(record: dict[str, Any]) -> CurvePlot:
             {
                 "type": "scatter",
                 "mode": "lines+markers",
-                "name": plotly_text(each["name"]),
+                "name": plotly_text(layer["name"]),
                 "x": [_short(value) for value in values],
                 "y": [i] * len(values),
                 "line": {"color": _colour(i, len(layers)), "width": 5},
@@ -124,7 +124,7 @@ def _sizes(record: dict[str, Any]) -> CurvePlot:
                 "font": {"color": line["color"], "size": 11},
             }
         )
-    names = [plotly_text(_brief(each["name"])) for each in layers]
+    names = [plotly_text(_brief(layer["name"])) for layer in layers]
     # from the input downwards, with room for the two notes above
     rows = len(layers)
     axis = {"tickvals": list(range(rows)), "ticktext": names, "zeroline": False}
@@ -143,9 +143,9 @@ def curve_figure(near: dict[str, Any]) -> CurvePlot:
     data: list[dict[str, Any]] = [
         {
             **{"type": "scatter", "mode": "lines", "name": "one direction", "hoverinfo": "skip"},
-            **{"x": near["w"], "y": _list(each), "line": {"color": GREY, "width": 1}},
+            **{"x": near["w"], "y": _list(losses), "line": {"color": GREY, "width": 1}},
         }
-        for each in near["each"]
+        for losses in near["each"]
     ]
     data.append(
         {
@@ -183,17 +183,21 @@ def curve_figure(near: dict[str, Any]) -> CurvePlot:
 def _race(record: dict[str, Any]) -> CurvePlot:
     data = []
     for i, placement in enumerate(SYMBOLS):
-        points = [each for each in record["raced"] if each["name"].endswith(f"@{placement}")]
-        points = [each for each in points if isinstance(each["first"], int | float)]
+        points = [
+            candidate
+            for candidate in record["raced"]
+            if candidate["name"].endswith(f"@{placement}")
+        ]
+        points = [candidate for candidate in points if isinstance(candidate["first"], int | float)]
         if not points:
             continue
-        betas = [gaf.parse(each["name"].partition("@")[0]).params[1] for each in points]
+        betas = [gaf.parse(candidate["name"].partition("@")[0]).params[1] for candidate in points]
         data.append(
             {
                 **{"type": "scatter", "mode": "markers", "name": placement},
                 "x": betas,
-                "y": [each["first"] for each in points],
-                "text": [plotly_text(each["name"]) for each in points],
+                "y": [candidate["first"] for candidate in points],
+                "text": [plotly_text(candidate["name"]) for candidate in points],
                 "marker": {"color": PALETTE[i], "symbol": SYMBOLS[placement], "size": 8},
                 "hovertemplate": "%{text}: %{y:.4~g}",
             }

@@ -16,8 +16,7 @@ from gaf.lab.landscape import closed_form
 from gaf.lab.landscape.closed_form import without_overflow
 from gaf.lab.reports import html
 from gaf.lab.reports.figures.base import Settings
-from gaf.lab.reports.figures.figure_2 import CURVATURE
-from gaf.lab.reports.figures.figure_4 import CURVES, REACH
+from gaf.lab.reports.figures.losses import CURVATURE, CURVES, REACH
 from gaf.lab.theory.problems import Separable, quadratic
 
 STEPS, MOMENTUM = 60, 0.7  # what the sliders begin with
