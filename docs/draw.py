@@ -55,4 +55,4 @@ if __name__ == "__main__":
     with matplotlib.rc_context(style.RC):
         write_whole(HERE / "functions.svg", functions())
         write_whole(HERE / "figure-1.png", figure_1())
-        write_whole(HERE / "figure-4.svg", drawn(find(4)(Settings(0.1, 20.0, 0.1)), "svg"))
+        write_whole(HERE / "figure-4.svg", drawn(find(4)(Settings(0.1, 20.0, 0.1)).draw, "svg"))

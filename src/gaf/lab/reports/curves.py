@@ -8,6 +8,7 @@ from typing import Any
 
 from gaf.lab.reports.history import Band, Curve, RunHistory, band
 from gaf.lab.reports.html import CurvePlot, plotly_text
+from gaf.lab.reports.numbers import rounded
 from gaf.lab.reports.style import Style, faint
 from gaf.lab.study.comparison import Comparison
 
@@ -80,7 +81,7 @@ def _traces(setting: str, over: Band, banded: bool, style: Style) -> list[dict[s
     common = {"type": "scatter", "meta": setting, "visible": style.shown, "x": over.steps}
     line = {
         **common,
-        "y": _short(over.mean),
+        "y": [rounded(value, 5) for value in over.mean],
         "name": plotly_text(setting),
         "mode": "lines" if len(over.steps) > 1 else "markers",
         "line": {"color": style.colour, "dash": style.dash, "width": style.width},
@@ -90,8 +91,9 @@ def _traces(setting: str, over: Band, banded: bool, style: Style) -> list[dict[s
     if not banded or len(over.steps) == 1:
         return [line]
     edge = {**common, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
-    low = {**edge, "y": _short(over.low)}
-    high = {**edge, "y": _short(over.high), "fill": "tonexty", "fillcolor": faint(style.colour)}
+    low = {**edge, "y": [rounded(value, 5) for value in over.low]}
+    fill = {"fill": "tonexty", "fillcolor": faint(style.colour)}
+    high = {**edge, "y": [rounded(value, 5) for value in over.high], **fill}
     return [low, high, line]
 
 
@@ -112,8 +114,3 @@ def _scale(figure: CurvePlot, calm: set[str]) -> None:
         ends = [math.log10(low), math.log10(high)] if axis.get("type") == "log" else [low, high]
         pad = 0.08 * (ends[1] - ends[0])
         axis["range"] = [ends[0] - pad, ends[1] + pad]
-
-
-def _short(values: list[float]) -> list[float]:
-    """Five digits: what a pixel shows."""
-    return [float(f"{value:.5g}") for value in values]

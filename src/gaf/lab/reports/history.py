@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gaf.common.errors import GafError
 from gaf.common.files import read_json
@@ -18,6 +18,7 @@ from gaf.lab.study.comparison import Comparison
 POINTS = 400  # of a curve on the page; more cannot be told apart
 
 Curve = dict[int, float]  # from step to figure
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -100,13 +101,13 @@ def band(curves: Iterable[Curve]) -> Band:
     return Band(steps, means, [*map(min, values)], [*map(max, values)])
 
 
-def thin(steps: Sequence[int], most: int = POINTS) -> list[int]:
-    """At most so many of the steps, evenly, with the first and the last.
+def thin(entries: Sequence[Entry], most: int = POINTS) -> list[Entry]:
+    """At most so many of the entries, evenly, with the first and the last.
 
     Example:
         >>> thin(range(100), 4)
         [0, 33, 66, 99]
     """
-    if len(steps) <= most:
-        return list(steps)
-    return [steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)]
+    if len(entries) <= most:
+        return list(entries)
+    return [entries[round(i * (len(entries) - 1) / (most - 1))] for i in range(most)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from gaf.lab.reports.figures import style
 from gaf.lab.reports.figures.base import PRINT, drawn
 from gaf.lab.reports.figures.trained import draw_curve
 from gaf.lab.reports.html import CurvePlot
+from gaf.lab.reports.numbers import rounded
 from gaf.lab.reports.style import PALETTE
 from gaf.lab.reports.tune_page import curve_figure
 from gaf.lab.study.tune.shape import Shape
@@ -24,44 +26,38 @@ STEM = "landscape"
 def write_all(around: dict[str, Any], folder: Path) -> list[Path]:
     """Write the files of what :func:`gaf.lab.study.tune.surroundings.look` found; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawing: Any = Around(around)  # has draw(), which is all of a figure that is needed
-    contents = {f"{STEM}.{form}": drawn(drawing, form) for form in PRINT}
+    contents = {f"{STEM}.{form}": drawn(partial(draw, around), form) for form in PRINT}
     contents[f"{STEM}.html"] = render(around).encode("utf-8", "replace")
     for name, content in contents.items():
         write_whole(folder / name, content)
     return [folder / name for name in contents]
 
 
-class Around:
+def draw(around: dict[str, Any]) -> Drawing:
     """For print: the curve, the surface from above, and the line to another checkpoint if there is one."""
+    import torch
 
-    def __init__(self, around: dict[str, Any]) -> None:
-        self.around = around
-
-    def draw(self) -> Drawing:
-        import torch
-
-        near, plane, line = (self.around[key] for key in ("curve", "surface", "line"))
-        count = 3 if line else 2
-        drawing = style.new_figure(style.WIDTH, 2.5)
-        axes = drawing.subplots(1, count)
-        drawing.subplots_adjust(left=0.075, right=0.985, bottom=0.17, top=0.9, wspace=0.3)
-        shape = Shape(**near["shape"]) if near["shape"] else None
-        draw_curve(axes[0], near["w"], near["losses"], near["each"], shape)
-        axes[0].set_ylabel("training loss")
-        axes[0].set_title("(a) along random directions")
-        if shape:
-            axes[0].legend(frameon=False, loc="upper center", fontsize=6)
-        axis = torch.tensor(plane["axis"])
-        style.contours(axes[1], axis, axis, torch.tensor(plane["losses"]))
-        axes[1].set_xlabel("first direction", labelpad=1)
-        axes[1].set_ylabel("second direction", labelpad=-2)
-        axes[1].set_title("(b) over a plane, from above")
-        if line:
-            axes[2].plot(line["w"], line["losses"], color=style.BLUE)
-            axes[2].set(xlabel="0: this checkpoint, 1: the other", xlim=(0, 1))
-            axes[2].set_title("(c) between two checkpoints")
-        return drawing
+    near, plane, line = (around[key] for key in ("curve", "surface", "line"))
+    count = 3 if line else 2
+    drawing = style.new_figure(style.WIDTH, 2.5)
+    axes = drawing.subplots(1, count)
+    drawing.subplots_adjust(left=0.075, right=0.985, bottom=0.17, top=0.9, wspace=0.3)
+    shape = Shape(**near["shape"]) if near["shape"] else None
+    draw_curve(axes[0], near["w"], near["losses"], near["each"], shape)
+    axes[0].set_ylabel("training loss")
+    axes[0].set_title("(a) along random directions")
+    if shape:
+        axes[0].legend(frameon=False, loc="upper center", fontsize=6)
+    axis = torch.tensor(plane["axis"])
+    style.contours(axes[1], axis, axis, torch.tensor(plane["losses"]))
+    axes[1].set_xlabel("first direction", labelpad=1)
+    axes[1].set_ylabel("second direction", labelpad=-2)
+    axes[1].set_title("(b) over a plane, from above")
+    if line:
+        axes[2].plot(line["w"], line["losses"], color=style.BLUE)
+        axes[2].set(xlabel="0: this checkpoint, 1: the other", xlim=(0, 1))
+        axes[2].set_title("(c) between two checkpoints")
+    return drawing
 
 
 def render(around: dict[str, Any]) -> str:
@@ -74,7 +70,7 @@ def render(around: dict[str, Any]) -> str:
 
 def _surfaces(plane: dict[str, Any]) -> list[CurvePlot]:
     # plotly reads rows as y
-    z = [[float(f"{v:.8g}") for v in column] for column in zip(*plane["losses"], strict=True)]
+    z = [[rounded(v, 8) for v in column] for column in zip(*plane["losses"], strict=True)]
     common = {"x": plane["axis"], "y": plane["axis"], "z": z, "colorscale": "Cividis"}
     hover = "(%{x:.2f}, %{y:.2f}): %{z:.4~g}<extra></extra>"
     axes = {"xaxis": {"title": {"text": "first direction"}}}

@@ -45,6 +45,16 @@ def fixed(value: float | None, digits: int, sign: bool = False) -> str:
     return text.replace("-", "−")
 
 
+def rounded(value: float, digits: int) -> float:
+    """A number with so many significant digits: a plot shows no more, and a page is shorter for it.
+
+    Example:
+        >>> rounded(0.123456, 4), rounded(123456.0, 2)
+        (0.1235, 120000.0)
+    """
+    return float(f"{value:.{digits}g}")
+
+
 def interval(difference: Difference | None, digits: int) -> str:
     """The ends of the interval of a difference; '' where there is one seed or an infinite score."""
     if difference is None or not math.isfinite(difference.high - difference.low):

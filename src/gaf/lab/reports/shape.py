@@ -10,7 +10,8 @@ from typing import Any
 import gaf
 from gaf.lab.reports.history import RunHistory
 from gaf.lab.reports.html import CurvePlot
-from gaf.lab.reports.style import GREY, INK, Style, faint
+from gaf.lab.reports.numbers import rounded
+from gaf.lab.reports.style import GREY, INK, Style, faint, vertical
 from gaf.optim.monitor import BINS_A_DECADE
 
 REST = 0.005  # of the elements may lie left of what is shown at first
@@ -90,7 +91,7 @@ def _figure(title: str, runs: list[RunHistory], whole: Histogram, style: Style) 
             "dtick": max(1, round(math.log10(max(values) / min(values)) / 5)),
         }
         if 0 < function.crossover < math.inf:
-            layout["shapes"] = [_vertical(function.crossover)]
+            layout["shapes"] = [vertical(function.crossover, GREY, 1)]
     return CurvePlot(title, "", data, layout)
 
 
@@ -133,10 +134,8 @@ def _bins(histogram: Histogram, name: str, line: dict[str, Any], **more: Any) ->
         "type": "scatter",
         "name": name,
         "mode": "lines",
-        "x": [
-            float(f"{10**edge:.5g}") for edge in (first, *edges, edges[-1] + step, edges[-1] + step)
-        ],
-        "y": [0.0, *(float(f"{share:.4g}") for share in shares), shares[-1], 0.0],
+        "x": [rounded(10**edge, 5) for edge in (first, *edges, edges[-1] + step, edges[-1] + step)],
+        "y": [0.0, *(rounded(share, 4) for share in shares), shares[-1], 0.0],
         "line": {"shape": "hv", **line},
         "hovertemplate": "from %{x:.2~g}: %{y:.1%}",
         **more,
@@ -150,13 +149,13 @@ def _lines(function: gaf.Activation, left: float, right: float) -> list[dict[str
         "type": "scatter",
         "mode": "lines",
         "yaxis": "y2",
-        "x": [float(f"{x:.5g}") for x in sizes],
+        "x": [rounded(x, 5) for x in sizes],
     }
     return [
         {
             **common,
             "name": "f(g)",
-            "y": [float(f"{float(function(x)):.5g}") for x in sizes],
+            "y": [rounded(float(function(x)), 5) for x in sizes],
             "line": {"color": INK, "width": 2.5},
             "hovertemplate": "f(%{x:.3~g}) = %{y:.3~g}",
         },
@@ -168,8 +167,3 @@ def _lines(function: gaf.Activation, left: float, right: float) -> list[dict[str
             "hoverinfo": "skip",
         },
     ]
-
-
-def _vertical(x: float) -> dict[str, Any]:
-    line = {"color": GREY, "width": 1, "dash": "dash"}
-    return {"type": "line", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from gaf.lab.study.comparison import Comparison
 
@@ -91,3 +92,9 @@ def faint(colour: str, share: float = 0.15) -> str:
         ('#0072b226', 'var(--ink)4c')
     """
     return f"{colour}{round(255 * share):02x}"
+
+
+def vertical(x: float, colour: str, width: float) -> dict[str, Any]:
+    """A dashed line from the bottom of a plot to its top, as plotly reads it."""
+    line = {"color": colour, "width": width, "dash": "dash"}
+    return {"type": "line", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line}

@@ -8,9 +8,10 @@ from typing import Any
 
 import gaf
 from gaf.lab.reports import html
+from gaf.lab.reports.history import thin
 from gaf.lab.reports.html import PAGE, CurvePlot, plotly_text
-from gaf.lab.reports.numbers import NOTHING
-from gaf.lab.reports.style import GREY, INK, PALETTE
+from gaf.lab.reports.numbers import NOTHING, rounded
+from gaf.lab.reports.style import GREY, INK, PALETTE, vertical
 
 LAYERS = 12  # shown; of more, evenly spaced ones
 SYMBOLS = {"gradient": "circle", "momentum": "diamond", "update": "square"}
@@ -52,10 +53,7 @@ def figures(record: dict[str, Any]) -> list[CurvePlot]:
 
 
 def _some(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    weights = [layer for layer in layers if len(layer["shape"]) > 1] or layers
-    if len(weights) <= LAYERS:
-        return weights
-    return [weights[round(i * (len(weights) - 1) / (LAYERS - 1))] for i in range(LAYERS)]
+    return thin([layer for layer in layers if len(layer["shape"]) > 1] or layers, LAYERS)
 
 
 def _colour(i: int, n: int) -> str:
@@ -83,7 +81,7 @@ def _largest(record: dict[str, Any]) -> CurvePlot:
         "The largest |g| of each layer",
         "Over the steps of the probe, without f: Figure 5. Blue is the input's side, orange the output's.",
         data,
-        {"xaxis": {"title": {"text": "step"}}, "yaxis": {**_log("largest |g|")}},
+        {"xaxis": {"title": {"text": "step"}}, "yaxis": _log("largest |g|")},
     )
 
 
@@ -111,17 +109,15 @@ def _sizes(record: dict[str, Any]) -> CurvePlot:
         )
     bends = {"recommended": record["recommended"]["name"], "winner": record["winner"]["name"]}
     shapes, notes = [], []
-    for i, (said, name) in enumerate(bends.items()):
-        at = 1 / gaf.parse(name.partition("@")[0]).params[1]
-        line = {"color": INK if said == "winner" else GREY, "width": 1.5, "dash": "dash"}
-        shapes.append(
-            {"type": "line", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
-        )
+    for i, (role, name) in enumerate(bends.items()):
+        at = 1 / _beta(name)
+        colour = INK if role == "winner" else GREY
+        shapes.append(vertical(at, colour, 1.5))
         notes.append(
             {
                 **{"x": math.log10(at), "y": 1 - 0.09 * i, "yref": "paper", "showarrow": False},
-                **{"text": f"1/β {said}", "xanchor": "left", "yanchor": "top"},
-                "font": {"color": line["color"], "size": 11},
+                **{"text": f"1/β {role}", "xanchor": "left", "yanchor": "top"},
+                "font": {"color": colour, "size": 11},
             }
         )
     names = [plotly_text(_brief(layer["name"])) for layer in layers]
@@ -187,15 +183,14 @@ def _race(record: dict[str, Any]) -> CurvePlot:
             candidate
             for candidate in record["raced"]
             if candidate["name"].endswith(f"@{placement}")
+            and isinstance(candidate["first"], int | float)
         ]
-        points = [candidate for candidate in points if isinstance(candidate["first"], int | float)]
         if not points:
             continue
-        betas = [gaf.parse(candidate["name"].partition("@")[0]).params[1] for candidate in points]
         data.append(
             {
                 **{"type": "scatter", "mode": "markers", "name": placement},
-                "x": betas,
+                "x": [_beta(candidate["name"]) for candidate in points],
                 "y": [candidate["first"] for candidate in points],
                 "text": [plotly_text(candidate["name"]) for candidate in points],
                 "marker": {"color": PALETTE[i], "symbol": SYMBOLS[placement], "size": 8},
@@ -211,6 +206,11 @@ def _race(record: dict[str, Any]) -> CurvePlot:
     )
 
 
+def _beta(name: str) -> float:
+    """Of the function of a setting, which a record has by name alone."""
+    return gaf.parse(name.partition("@")[0]).params[1]
+
+
 def _log(title: str) -> dict[str, Any]:
     # ticks by their number, not by their distance: values within a decade have labels too
     return {"type": "log", "title": {"text": title}, "exponentformat": "power", "nticks": 5}
@@ -222,8 +222,8 @@ def _brief(name: str) -> str:
 
 def _short(value: float) -> float | None:
     """Four digits: what a pixel shows; a logarithm has no place for 0."""
-    return float(f"{value:.4g}") if isinstance(value, int | float) and value > 0 else None
+    return rounded(value, 4) if isinstance(value, int | float) and value > 0 else None
 
 
 def _list(values: list[Any]) -> list[float | None]:
-    return [float(f"{v:.8g}") if isinstance(v, int | float) else None for v in values]
+    return [rounded(v, 8) if isinstance(v, int | float) else None for v in values]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -96,16 +96,15 @@ def write(figure: Figure, folder: Path, formats: Iterable[str] = PRINT) -> list[
     paths = []
     for form in formats:
         paths.append(folder / f"figure-{figure.number}.{form}")
-        write_whole(paths[-1], drawn(figure, form))
+        write_whole(paths[-1], drawn(figure.draw, form))
     return paths
 
 
-def drawn(figure: Figure, form: str) -> bytes:
-    """A figure as the bytes of a PNG or SVG file."""
+def drawn(draw: Callable[[], Drawing], form: str) -> bytes:
+    """What a function draws as the bytes of a PNG or SVG file."""
     import matplotlib
 
     with matplotlib.rc_context(style.RC):
-        drawing: Drawing = figure.draw()
         file = io.BytesIO()
-        drawing.savefig(file, format=form, dpi=DPI, metadata=METADATA[form])
+        draw().savefig(file, format=form, dpi=DPI, metadata=METADATA[form])
     return file.getvalue()
