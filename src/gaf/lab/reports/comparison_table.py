@@ -40,7 +40,7 @@ def columns(comparison: Comparison) -> tuple[Column[Row], ...]:
             name,
             f"The final test score, mean ± standard deviation over {_seeds(n)}; "
             f"{'higher' if comparison.higher_is_better else 'lower'} is better.",
-            lambda row: _score(row, digits),
+            lambda row: numbers.score(row.mean, row.std, digits),
             lambda row: row.mean,
             note=lambda row: _lost(row, n),
         ),
@@ -135,19 +135,11 @@ def _difference(
     ]
 
 
-def _score(row: Row, digits: int) -> str:
-    if row.mean is None:
-        return numbers.NOTHING
-    spread = "" if row.std is None else f" ± {numbers.fixed(row.std, digits)}"
-    return numbers.fixed(row.mean, digits) + spread
-
-
 def _lost(row: Row, n: int) -> str:
-    notes = [f"{row.diverged} of {n} diverged"] if row.diverged else []
     failed = sum(map(bool, row.failed.values()))  # without an error a seed was not run at all
-    notes += [f"{failed} of {n} failed"] if failed else []
-    notes += [f"{len(row.failed) - failed} of {n} not run"] if len(row.failed) > failed else []
-    return f"({', '.join(notes)})" if notes else ""
+    counts = {"diverged": row.diverged, "failed": failed, "not run": len(row.failed) - failed}
+    note = numbers.counted(counts, n)
+    return f"({note})" if note else ""
 
 
 def _verdict(row: Row) -> str:

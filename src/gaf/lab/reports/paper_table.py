@@ -155,12 +155,8 @@ def main_and_note(runs: Scores | None) -> tuple[str, str]:
         "not run": len(runs.not_run),
     }
     if n in counts.values():  # all of them
-        return next(word for word, count in counts.items() if count == n), ""
-    note = ", ".join(f"{count} of {n} {word}" for word, count in counts.items() if count)
-    if runs.mean is None:
-        return numbers.NOTHING, note
-    spread = f" ± {number(runs.std)}" if runs.std is not None else ""
-    return f"{number(runs.mean)}{spread}", note
+        return next(fate for fate, count in counts.items() if count == n), ""
+    return numbers.score(runs.mean, runs.std, DIGITS), numbers.counted(counts, n)
 
 
 def word(line: Line, difference: Difference | None) -> str:
