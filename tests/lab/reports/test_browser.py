@@ -169,7 +169,7 @@ def test_it_is_dark_in_the_dark_and_paper_is_white(browser, path):
     page.wait(DRAWN)
     shown = (
         "[document.body, document.querySelector('h1'), document.querySelector('.plot .xtick text'),"
-        " document.querySelector('.plot .lines path')].map((e, i) =>"
+        " document.querySelector('.plot .lines path[style*=\"stroke-width: 3px\"]')].map((e, i) =>"
         " getComputedStyle(e)[['backgroundColor', 'color', 'fill', 'stroke'][i]])"
     )
     light = [brightness(colour) for colour in page.run(shown)]
