@@ -12,7 +12,7 @@ from PIL import Image
 import gaf
 from gaf.common.files import write_whole
 from gaf.lab.reports.figures import Settings, find, style
-from gaf.lab.reports.figures.save import METADATA, drawn
+from gaf.lab.reports.figures.base import METADATA, drawn
 
 HERE = Path(__file__).parent / "images"
 FUNCTIONS = ((gaf.Arctan, style.BLUE), (gaf.Tanh, style.VERMILION), (gaf.Log, style.GREEN))
@@ -55,4 +55,4 @@ if __name__ == "__main__":
     with matplotlib.rc_context(style.RC):
         write_whole(HERE / "functions.svg", functions())
         write_whole(HERE / "figure-1.png", figure_1())
-        write_whole(HERE / "figure-4.svg", drawn(find(4)(Settings(0.1, 20.0, 0.1)), "svg"))
+        write_whole(HERE / "figure-4.svg", drawn(find(4)(Settings(0.1, 20.0, 0.1)).draw, "svg"))

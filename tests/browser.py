@@ -37,6 +37,7 @@ FLAGS = (
 )
 OWN = ("file:", "data:", "blob:", "about:")  # addresses that ask no host
 SECONDS = 60.0
+LARGEST_PAGE = 1_500_000  # bytes
 
 needs_chromium = pytest.mark.skipif(
     PROGRAM is None, reason="needs a browser: apt-get install --no-install-recommends chromium"
@@ -146,7 +147,8 @@ class Browser:
         self._profile.cleanup()
 
     def open(self, path: Path, fragment: str = "", *, width: int = 1280, height: int = 900) -> Page:
-        """Load a file and wait until it is there."""
+        """Load a file, which must not be too large to send, and wait until it is there."""
+        assert path.stat().st_size <= LARGEST_PAGE, f"{path.name} is larger than {LARGEST_PAGE:,}"
         target = self.send("Target.createTarget", {"url": "about:blank"})["targetId"]
         opened = self.send("Target.attachToTarget", {"targetId": target, "flatten": True})
         page = self._pages[opened["sessionId"]] = Page(self, opened["sessionId"])

@@ -14,7 +14,7 @@ from gaf.lab.cli.detect import _told
 from gaf.lab.data.voc import VOC
 from gaf.lab.engine.config import override
 from gaf.lab.engine.run import train
-from gaf.lab.reports.detections import Detector, Found, colour, draw
+from gaf.lab.reports.detections import DetectedObject, Detector, colour, draw
 from gaf.lab.study import recipes
 
 QUICK = (
@@ -135,7 +135,7 @@ def test_odd_images(trained, photo, tmp_path, capsys):
 def test_a_crowd_is_told_in_a_few_words():
     box = (0.0, 0.0, 1.0, 1.0)
     rows = [("dog", 0.9), ("cat", 0.8), ("dog", 0.7), ("dog", 0.6)]
-    assert _told([Found(*row, box) for row in rows]) == "3 x dog up to 0.90, cat 0.80"
+    assert _told([DetectedObject(*row, box) for row in rows]) == "3 x dog up to 0.90, cat 0.80"
 
 
 def test_a_damaged_checkpoint_is_refused(trained, photo, tmp_path, capsys):
@@ -152,7 +152,7 @@ def test_a_damaged_checkpoint_is_refused(trained, photo, tmp_path, capsys):
 
 def test_a_frame_and_a_label():
     image = Image.new("RGB", (200, 150), "white")
-    picture = draw(image, [Found("dog", 0.9, (50.0, 60.0, 150.0, 140.0))])
+    picture = draw(image, [DetectedObject("dog", 0.9, (50.0, 60.0, 150.0, 140.0))])
     assert image.getpixel((50, 100)) == (255, 255, 255)  # the image itself is left alone
     ink = colour("dog")
     for at in ((50, 100), (149, 100), (100, 60), (100, 139)):
@@ -163,6 +163,6 @@ def test_a_frame_and_a_label():
 
 def test_labels_stay_in_the_picture():
     image = Image.new("RGB", (120, 90), "white")
-    at_corner = draw(image, [Found("motorbike", 1.0, (100.0, 0.0, 120.0, 30.0))])
+    at_corner = draw(image, [DetectedObject("motorbike", 1.0, (100.0, 0.0, 120.0, 30.0))])
     assert at_corner.getpixel((118, 3)) == colour("motorbike")
     assert len({colour(name) for name in VOC}) == 20

@@ -157,3 +157,49 @@ def test_paper_shows_all_and_the_screen_comes_back(page):
     assert 0 < page.run("Math.max(...widths)") <= 340  # two beside each other on A4
     assert page.run("document.querySelectorAll('details[open]').length") == 0
     page.wait(f"document.querySelector('.plot .main-svg').width.baseVal.value > 0.9 * {before}")
+
+
+def brightness(colour: str) -> float:
+    """Of a colour as a browser tells it, from 0 for black to 255 for white."""
+    return sum(map(float, re.findall(r"[\d.]+", colour)[:3])) / 3
+
+
+def test_it_is_dark_in_the_dark_and_paper_is_white(browser, path):
+    page = browser.open(path)
+    page.wait(DRAWN)
+    shown = (
+        "[document.body, document.querySelector('h1'), document.querySelector('.plot .xtick text'),"
+        " document.querySelector('.plot .lines path[style*=\"stroke-width: 3px\"]')].map((e, i) =>"
+        " getComputedStyle(e)[['backgroundColor', 'color', 'fill', 'stroke'][i]])"
+    )
+    light = [brightness(colour) for colour in page.run(shown)]
+    assert light[0] == 255
+    assert max(light[1:]) < 100  # words, numbers and the baseline
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    page.send("Emulation.setEmulatedMedia", features=features)
+    page.wait(
+        "getComputedStyle(document.querySelector('.plot .xtick text')).fill != 'rgb(29, 37, 48)'"
+    )
+    dark = [brightness(colour) for colour in page.run(shown)]
+    assert dark[0] < 50
+    assert min(dark[1:]) > 150
+    page.run(
+        f"addEventListener('beforeprint', () => {{ window.printed = {shown}; }}); window.printed = []"
+    )
+    page.send("Page.printToPDF", preferCSSPageSize=True)
+    printed = [brightness(colour) for colour in page.run("printed")]
+    assert printed == light
+    page.wait("!document.documentElement.classList.contains('paper')")
+    assert page.complaints == page.requests == []
+
+
+def test_a_browser_that_is_too_old_says_so(browser, path):
+    page = browser.open(path)
+    page.send(
+        "Page.addScriptToEvaluateOnNewDocument", source="delete globalThis.DecompressionStream"
+    )
+    page.send("Page.reload")
+    page.wait("document.querySelector('#too-old') && !document.querySelector('#too-old').hidden")
+    assert page.run("document.querySelector('main').firstElementChild.id") == "too-old"
+    assert "DecompressionStream" in page.complaints[0]
+    assert sort_by(page, 0)[0]  # everything else works

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gaf.lab.reports.columns import columns
+from gaf.lab.reports.comparison_table import columns
 from tests.lab.reports.example import ORDINARY, comparison_of
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,8 +10,8 @@ import gaf
 from gaf.lab.landscape import equivalent
 from gaf.lab.landscape.equivalent import DISTANCES
 from gaf.lab.reports.figures import Settings
-from gaf.lab.reports.figures.figure_4 import CURVES
-from gaf.lab.reports.figures.page import page
+from gaf.lab.reports.figures.explore import page
+from gaf.lab.reports.figures.losses import CURVES
 from gaf.lab.reports.html import script_safe
 from gaf.lab.theory.conditioning import Box, anisotropy, constants
 from gaf.lab.theory.fields import Activated, Identity, NormClip, ValueClip
@@ -21,6 +21,7 @@ from tests.browser import Browser, needs_chromium
 pytestmark = [pytest.mark.slow, needs_chromium]
 
 DESKTOP, PHONE = (1280, 900), (390, 800)
+DRAWN = "byId('curves').data"
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,9 @@ def opened(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "explore.html"
     path.write_text(page(Settings()), "utf-8")
     with Browser() as browser:
-        yield browser.open(path)
+        opened = browser.open(path)
+        opened.wait(DRAWN)
+        yield opened
 
 
 @pytest.fixture
@@ -214,6 +217,7 @@ def test_figures_open_on_their_own_scene(tmp_path):
     path.write_text(page(Settings(alpha=0.123, beta=17.0), "saddle"), "utf-8")
     with Browser() as browser:
         opened = browser.open(path)
+        opened.wait(DRAWN)
         assert opened.run("byId('scene').value") == "saddle"
         settings = opened.run("read()")
         assert (settings["alpha"], settings["beta"]) == (0.123, 17.0)  # to the last digit
@@ -223,6 +227,7 @@ def test_figures_open_on_their_own_scene(tmp_path):
         # the address may name another scene; what it must not name is ignored
         for fragment, scene in (("#bowl", "bowl"), ("#toString", "bowl")):
             opened = browser.open(path, fragment)
+            opened.wait(DRAWN)
             assert opened.run("byId('scene').value") == scene
             assert opened.complaints == []
 

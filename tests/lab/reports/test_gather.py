@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from gaf.lab.reports.comparison_table import comparison_table
 from gaf.lab.reports.gather import gather
 from gaf.lab.reports.tables import markdown
 from tests.lab.reports.example import write_run
@@ -66,7 +67,7 @@ def test_a_seed_that_one_setting_lacks_is_not_compared(runs):
     assert found.row("with f").vs_baseline.n == 1
     assert list(found.row("plain").failed) == [1]
     assert len(found.runs) == 3
-    text = found.row("plain").sentence + markdown(found)
+    text = found.row("plain").sentence + markdown(comparison_table(found))
     assert "1 of 2 not run" in text
     assert "failed" not in text
 

@@ -1,5 +1,6 @@
 """HTML and JSON that no text can break out of."""
 
+import gzip
 import html
 import json
 from html.parser import HTMLParser
@@ -7,8 +8,17 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import UndefinedError
 
-from gaf.lab.reports.html import escape, join, plotly_text, script_json, tag
+from gaf.lab.reports.html import (
+    PACKAGE,
+    PLOTLY,
+    breakable,
+    digest,
+    plotly_text,
+    script_json,
+    templates,
+)
 
 NASTY = (
     "<script>alert(1)</script>",
@@ -41,18 +51,48 @@ def read(markup: str) -> Reader:
     return reader
 
 
+def shown(template: str, **values: object) -> str:
+    return templates().from_string(template).render(**values)
+
+
 @pytest.mark.parametrize("text", NASTY)
 def test_text_stays_text_everywhere(text):
-    found = read(tag("p", text, tag("b", text), title=text))
+    found = read(shown('<p title="{{ text }}">{{ text }}<b>{{ text }}</b></p>', text=text))
     assert found.tags == ["p", "b"]
     assert found.text == text * 2
     assert found.attributes == [("title", text)]
-    assert read(join([text, tag("br"), text], text)).text == text * 4
+    assert read(breakable(f"{text},{text}")).text == f"{text},{text}"
+    assert {*read(breakable(text)).tags} <= {"wbr"}
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_text_stays_text_in_the_parts_of_pages(text):
+    """A table, plots and facts, whose macros hand on markup to each other."""
+    parts = """{% import "parts.html.jinja" as parts %}
+        {{ parts.plain_table((text, text), [(text, text)]) }}{{ parts.facts([(text, text)]) }}
+        {{ parts.failures([(text, text)]) }}"""
+    found = read(shown(parts, text=text))
+    assert found.text.count(text) >= 8
+    assert not {"script", "img"} & {*found.tags}
+    assert ("aria-label", text) in found.attributes
 
 
 def test_markup_is_not_escaped_twice():
-    assert tag("p", tag("b", "a & b")) == "<p><b>a &amp; b</b></p>"
-    assert escape(escape("<")) == "&lt;"
+    inner = shown("<b>{{ text }}</b>", text="a & b")
+    assert inner == "<b>a &amp; b</b>"
+    twice = '{% macro bold(text) %}<b>{{ text }}</b>{% endmacro %}<p>{{ bold("a & b") }}</p>'
+    assert shown(twice) == "<p><b>a &amp; b</b></p>"
+
+
+def test_a_name_without_a_value_is_an_error():
+    with pytest.raises(UndefinedError, match="'missing' is undefined"):
+        shown("{{ missing }}")
+
+
+def test_plotly_is_the_code_that_the_policy_knows():
+    code = gzip.decompress((PACKAGE / "plotly" / "plotly.min.js.gz").read_bytes()).decode()
+    assert digest(code) == PLOTLY
+    assert "MIT License" in (PACKAGE / "plotly" / "LICENSE").read_text("utf-8")
 
 
 def test_what_plotly_would_read_is_text():

@@ -1,6 +1,7 @@
 """The page as text: all of it is there, nothing in it can act, and it appears whole or not at all."""
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -18,6 +19,7 @@ from gaf.lab.study.grid import Outcome, digest
 from gaf.lab.study.table.fill import conclude
 from gaf.lab.study.table.found import Filled
 from gaf.lab.study.table.plan import make
+from tests.browser import LARGEST_PAGE
 from tests.lab.reports.example import (
     BASELINE,
     HOSTILE,
@@ -61,6 +63,12 @@ def ordinary(tmp_path_factory):
     return Reader(write_page(example(folder), folder).read_text("utf-8"))
 
 
+def unpacked(found):
+    """The page's scripts as they run."""
+    data, packed, *code = found.scripts
+    return [data, gzip.decompress(base64.b64decode(packed)).decode(), *code]
+
+
 def test_everything_is_there_in_order(ordinary):
     parts = [
         "Digits, a small network",
@@ -85,14 +93,15 @@ def test_nothing_is_loaded_and_plotly_stands_in_it_once(ordinary):
         assert not set(attributes) & set(LOADING), (tag, attributes)
         assert not [name for name in attributes if name.startswith("on")]
     assert [tag for tag, _ in ordinary.elements].count("script") == 3
-    assert sum("plotly.js v" in script for script in ordinary.scripts) == 1
+    assert sum("plotly.js v" in script for script in unpacked(ordinary)) == 1
 
 
 def test_only_the_pages_own_scripts_may_run(ordinary):
     policy = next(a["content"] for _, a in ordinary.elements if a.get("http-equiv"))
     allowed = set(re.findall(r"'sha256-([^']+)'", policy))
     found = {
-        base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in ordinary.scripts[1:]
+        base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()
+        for s in unpacked(ordinary)[1:]
     }
     assert allowed == found
     assert policy.startswith("default-src 'none'; ")
@@ -101,9 +110,12 @@ def test_only_the_pages_own_scripts_may_run(ordinary):
 
 
 def test_nothing_in_a_script_can_end_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("gaf.lab.reports.plain_page.SCRIPT", '"</script><!--"')
+    monkeypatch.setattr("gaf.lab.reports.html.asset", lambda name: '"</script><!--"')
     found = Reader(write_page(example(tmp_path), tmp_path).read_text("utf-8"))
-    assert found.scripts[2:] == [r'"<\/script><\!--"']
+    assert (
+        found.scripts[2].splitlines() == [r'"<\/script><\!--"'] * 2
+    )  # the loader's and the page's
+    assert len(found.scripts) == 3
 
 
 def test_a_figure_for_every_place(ordinary):
@@ -244,6 +256,7 @@ def filled_with(tree, text, key=""):
 
 
 def assert_nothing_acts(page, text, scripts):
+    assert len(page.encode()) <= LARGEST_PAGE
     found = Reader(page)
     kinds = [tag for tag, _ in found.elements]
     assert kinds.count("script") == scripts

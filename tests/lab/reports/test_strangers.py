@@ -20,9 +20,11 @@ from gaf.lab.cli.trained import trained_in
 from gaf.lab.engine.config import RunConfig, read
 from gaf.lab.engine.folder import IDENTITY
 from gaf.lab.engine.run import train
-from gaf.lab.reports import page, table_page, table_text, tables
+from gaf.lab.reports import page, table_page, tables
+from gaf.lab.reports.comparison_table import comparison_table
 from gaf.lab.reports.gather import gather
 from gaf.lab.reports.history import histories
+from gaf.lab.reports.paper_table import paper_table
 from gaf.lab.study import comparison as comparisons
 from gaf.lab.study import recipes
 from gaf.lab.study.compare import compare
@@ -55,9 +57,13 @@ class Refusing:
 def all_of(compared: Comparison, folder: Path) -> None:
     """The page and every text of a comparison."""
     page.render(compared, histories(compared, folder))
+    every_text(comparison_table(compared))
+
+
+def every_text(table: tables.ResultTable) -> None:
     for text in (tables.markdown, tables.latex, tables.as_csv):
-        text(compared)
-    Console(file=io.StringIO(), width=80).print(tables.Terminal(compared))
+        text(table)
+    Console(file=io.StringIO(), width=80).print(tables.TerminalTable(table))
 
 
 def compared(folder: Path) -> tuple[list[Path], Callable[[], None]]:
@@ -119,9 +125,7 @@ def table_again(folder: Path) -> tuple[list[Path], Callable[[], None]]:
     def everything() -> None:
         for table in (found_tables.read(folder), fill(plan, folder, Refusing())):
             table_page.render(table)
-            for text in (table_text.markdown, table_text.latex, table_text.as_csv):
-                text(table)
-            Console(file=io.StringIO(), width=80).print(table_text.Terminal(table))
+            every_text(paper_table(table))
 
     files = [folder / "table.json"]
     return [*files, runs[0] / "finished.json", runs[0] / "environment.json"], everything

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from gaf.lab.reports import tables
-from gaf.lab.reports.columns import columns
+from gaf.lab.reports.comparison_table import columns, comparison_table
 from gaf.lab.study.comparison import Comparison
 from tests.lab.reports.example import BASELINE, ORDINARY, Setting, comparison_of
 
@@ -24,7 +24,7 @@ NASTY = "a|b_$x$ & [c] <b>\n\x1b[31m\\end{tabular}"
 
 def shown(comparison: Comparison, width: int) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(tables.Terminal(comparison))
+    console.print(tables.TerminalTable(comparison_table(comparison)))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -61,13 +61,13 @@ def test_columns_without_a_figure_are_left_out():
 
 
 def test_a_score_that_is_infinite():
-    text = tables.markdown(comparison_of(BELOW, higher_is_better=False))
+    text = tables.markdown(comparison_table(comparison_of(BELOW, higher_is_better=False)))
     assert "| baseline | ∞ " in text
     assert "nan" not in text.lower()
 
 
 def test_csv_has_every_figure_in_full(ordinary):
-    rows = list(csv.DictReader(io.StringIO(tables.as_csv(ordinary))))
+    rows = list(csv.DictReader(io.StringIO(tables.as_csv(comparison_table(ordinary)))))
     assert len(rows) == len(ordinary.rows)
     for line, row in zip(rows, ordinary.rows, strict=True):
         assert line["setting"] == row.setting
@@ -81,17 +81,17 @@ def test_csv_has_every_figure_in_full(ordinary):
 
 def test_names_stay_in_their_cells():
     found = comparison_of({BASELINE: ORDINARY[BASELINE], NASTY: ORDINARY["adam"]})
-    markdown = tables.markdown(found).splitlines()
+    markdown = tables.markdown(comparison_table(found)).splitlines()
     assert len(markdown) == 4
     bars = {len(re.findall(r"(?<!\\)\|", line)) for line in markdown}
     assert len(bars) == 1
     assert "<b>" not in "".join(markdown).replace("\\<b\\>", "")
-    latex = tables.latex(found)
+    latex = tables.latex(comparison_table(found))
     assert latex.count(r"\end{tabular}") == 1
     assert {
         len(re.findall(r"(?<!\\)&", line)) for line in latex.splitlines() if line.endswith(r"\\")
     } == {7}
-    assert len(list(csv.reader(io.StringIO(tables.as_csv(found))))) == 3
+    assert len(list(csv.reader(io.StringIO(tables.as_csv(comparison_table(found)))))) == 3
     assert "\x1b" not in shown(found, 150)
 
 
@@ -114,7 +114,7 @@ def test_a_terminal_is_not_overrun_and_the_verdict_stays(ordinary, width):
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_latex_compiles(ordinary, tmp_path):
-    body = tables.latex(ordinary)
+    body = tables.latex(comparison_table(ordinary))
     (tmp_path / "t.tex").write_text(
         f"\\documentclass{{article}}\\begin{{document}}{body}\\end{{document}}"
     )

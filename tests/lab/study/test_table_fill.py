@@ -14,10 +14,10 @@ from rich.console import Console
 
 from gaf.lab.engine.config import read
 from gaf.lab.engine.folder import read_result
-from gaf.lab.reports import table_text
-from gaf.lab.reports.table_columns import scores
+from gaf.lab.reports.paper_table import paper_table, scores
 from gaf.lab.reports.table_cost import sentences
 from gaf.lab.reports.table_page import headline, render, write_all
+from gaf.lab.reports.tables import TerminalTable, as_csv, latex, markdown
 from gaf.lab.study.grid import Outcome, Stopped, digest, places
 from gaf.lab.study.statistics import holm, paired
 from gaf.lab.study.table import found as tables
@@ -131,7 +131,7 @@ def test_cells_say_what_became_of_their_runs(filled):
     nothing = conclude(plan, folder, {})
     assert [scores(line.ours) for line in nothing.lines] == ["not run"] * 2
     assert headline(nothing) == "There is nothing to compare yet."
-    assert "not run" in table_text.markdown(nothing)
+    assert "not run" in markdown(paper_table(nothing))
     render(nothing)
 
 
@@ -139,26 +139,26 @@ def test_texts_hold_the_same_numbers(filled):
     table, folder = filled
     arctan = table.lines[1]
     shown = f"{arctan.ours.mean:.2f} ± {arctan.ours.std:.2f}"
-    assert shown in table_text.markdown(table)
-    assert shown.replace("±", r"$\pm$") in table_text.latex(table)
+    assert shown in markdown(paper_table(table))
+    assert shown.replace("±", r"$\pm$") in latex(paper_table(table))
     assert shown in render(table)
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(table_text.Terminal(table))
+    console.print(TerminalTable(paper_table(table)))
     wide = console.export_text()
     assert shown in wide
     assert "94.36" in wide
     assert f"{arctan.control.mean:.2f}" in wide
     console = Console(width=60, record=True, file=io.StringIO())
-    console.print(table_text.Terminal(table))
+    console.print(TerminalTable(paper_table(table)))
     narrow = console.export_text()
     assert "No room for: intervals, verdict" in narrow
     assert "94.36" in narrow
     assert all(len(line) <= 60 for line in narrow.splitlines())
-    rows = list(csv.DictReader(io.StringIO(table_text.as_csv(table))))
+    rows = list(csv.DictReader(io.StringIO(as_csv(paper_table(table)))))
     assert float(rows[1]["ours_seed_1"]) == arctan.ours.values[1]
     assert float(rows[1]["control_mean"]) == arctan.control.mean
     assert rows[0]["control_mean"] == ""
-    body = table_text.latex(table).splitlines()[5:-2]
+    body = latex(paper_table(table)).splitlines()[5:-2]
     assert all(line.count("&") == 8 for line in body if line != r"\hline")
     write_all(table, folder)
     assert {"report.html", "table.md", "table.csv", "table.tex"} <= {
@@ -168,7 +168,7 @@ def test_texts_hold_the_same_numbers(filled):
 
 def test_the_page_asks_nobody(filled):
     page = render(filled[0])
-    assert "default-src &#x27;none&#x27;" in page
+    assert "default-src &#39;none&#39;" in page
     assert "http://" not in page
     assert "https://" not in page
     assert "<link" not in page
@@ -205,13 +205,13 @@ def written(folder, plan, *scores):
 
 def every_text(table):
     console = Console(width=400, file=io.StringIO())
-    console.print(table_text.Terminal(table))
+    console.print(TerminalTable(paper_table(table)))
     shown = console.file.getvalue()
     return {
         "terminal": f"{shown} {table.about} {headline(table)}",
         "page": html.unescape(render(table)),
-        "markdown": table_text.markdown(table).replace("\\", ""),
-        "latex": table_text.latex(table),
+        "markdown": markdown(paper_table(table)).replace("\\", ""),
+        "latex": latex(paper_table(table)),
     }
 
 
@@ -261,7 +261,7 @@ def test_where_nothing_is_learned_there_is_no_verdict(tmp_path):
         assert "othing learned here" in text, name
         assert "may be" not in text, name
         assert "no difference" not in text, name
-    rows = list(csv.DictReader(io.StringIO(table_text.as_csv(table))))
+    rows = list(csv.DictReader(io.StringIO(as_csv(paper_table(table)))))
     assert {row["gain_verdict"] for row in rows} == {""}
     assert {row["learned"] for row in rows} == {"False"}
     # a setting that learns is judged, also where the training without f does not

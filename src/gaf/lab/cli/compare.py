@@ -127,10 +127,11 @@ def _page(comparison: Comparison, folder: Path) -> Path:
 
 def show(comparison: Comparison, page: Path) -> None:
     """The table, a sentence for each setting, and where the page is."""
-    from gaf.lab.reports.tables import Terminal
+    from gaf.lab.reports.comparison_table import comparison_table
+    from gaf.lab.reports.tables import TerminalTable
 
     console = terminal.stdout(WIDTH)
-    console.print(Terminal(comparison))
+    console.print(TerminalTable(comparison_table(comparison)))
     for row in comparison.rows:
         console.print(Text(f"  {row.setting}: {row.sentence}"), soft_wrap=True)
     console.print(Text(f"\npage: {page}\n"), soft_wrap=True)

@@ -20,7 +20,7 @@ from gaf.lab.cli.failing import said_in_a_sentence
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from gaf.lab.reports.detections import Found
+    from gaf.lab.reports.detections import DetectedObject
 
 
 def detect(
@@ -77,7 +77,7 @@ def _targets(images: list[Path], out: Path) -> list[Path]:
     return targets
 
 
-def _told(found: Sequence[Found]) -> str:
+def _told(found: Sequence[DetectedObject]) -> str:
     """What was found, the surest kind first: each with its best score, and how many where it is not one."""
     counts = Counter(each.name for each in found)
     best = {

@@ -15,7 +15,7 @@ from gaf.lab.cli import terminal
 
 MISSING = "this needs {}, which is not installed: pip install 'activated-gradients[lab]'"
 PACKAGES = (
-    *("lightning_fabric", "matplotlib", "numpy", "PIL", "plotly", "pydantic", "scipy", "sklearn"),
+    *("lightning_fabric", "matplotlib", "numpy", "PIL", "pydantic", "scipy", "sklearn"),
     *("optuna", "sympy", "tensorboard"),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -126,16 +126,18 @@ def _page(each: Comparison | Filled, folder: Path) -> Path:
 
 
 def _print_table(each: Comparison | Filled, form: Format) -> None:
-    from gaf.lab.reports import table_text, tables
+    from gaf.lab.reports import tables
+    from gaf.lab.reports.comparison_table import comparison_table
+    from gaf.lab.reports.paper_table import paper_table
     from gaf.lab.study.table.found import Filled
 
-    made_by: Any = table_text if isinstance(each, Filled) else tables
+    table = paper_table(each) if isinstance(each, Filled) else comparison_table(each)
     if form is Format.table:
-        terminal.stdout(WIDTH).print(made_by.Terminal(each))
+        terminal.stdout(WIDTH).print(tables.TerminalTable(table))
         return
     texts = {
-        Format.markdown: made_by.markdown,
-        Format.csv: made_by.as_csv,
-        Format.latex: made_by.latex,
+        Format.markdown: tables.markdown,
+        Format.csv: tables.as_csv,
+        Format.latex: tables.latex,
     }
-    terminal.show(texts[form](each), end="")
+    terminal.show(texts[form](table), end="")

@@ -247,11 +247,12 @@ def _dry_run(plan: TablePlan, folder: Path, on: On, workers: int | None, as_json
 
 def show(filled: Filled, files: Sequence[Path]) -> None:
     """The table, what it means, and where the files are."""
+    from gaf.lab.reports.paper_table import paper_table
     from gaf.lab.reports.table_page import headline
-    from gaf.lab.reports.table_text import Terminal
+    from gaf.lab.reports.tables import TerminalTable
 
     console = terminal.stdout(WIDTH)
-    console.print(Terminal(filled))
+    console.print(TerminalTable(paper_table(filled)))
     console.print(Text(filled.about), soft_wrap=True)
     console.print(Text(headline(filled)), soft_wrap=True)
     console.print(Text(f"\npage: {files[0]}, beside it {', '.join(f.name for f in files[1:])}\n"))

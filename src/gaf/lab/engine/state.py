@@ -23,7 +23,7 @@ from gaf.lab.engine.distributed import Fabric
 from gaf.lab.engine.progress import Progress, Wish
 from gaf.lab.engine.record import METRICS, Records
 from gaf.lab.engine.rng import Sampler
-from gaf.lab.landscape.slices_directions import check_state
+from gaf.lab.landscape.slices import check_state
 from gaf.lab.tasks.base import Task
 
 # What torch's rules keep of each number of a parameter.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from gaf.lab.reports.history import Band, Curve, RunHistory, band
-from gaf.lab.reports.html import plotly_text
+from gaf.lab.reports.html import CurvePlot, plotly_text
+from gaf.lab.reports.numbers import rounded
 from gaf.lab.reports.style import Style, faint
 from gaf.lab.study.comparison import Comparison
 
@@ -21,41 +21,31 @@ LOG_FROM = 20.0  # a logarithmic axis where the largest value is so many times t
 BEYOND = 4.0  # runs that diverged may stretch an axis so far before it is cut
 
 
-@dataclass(frozen=True)
-class CurvePlot:
-    """A plot with its heading; traces carry the setting they belong to as ``meta``."""
-
-    title: str
-    about: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any] = field(default_factory=dict)
-
-
 def learning_curves(
     comparison: Comparison, runs: dict[str, list[RunHistory]], styles: dict[str, Style]
 ) -> list[CurvePlot]:
     """Test score and training loss; what was not recorded is left out."""
     name = comparison.score_name
     better = "higher" if comparison.higher_is_better else "lower"
-    found = [
+    figures = [
         _over_steps(f"Test {name}", f"{better} is better", runs, styles, lambda run: run.score),
         _over_steps(
             "Training loss", "mean between two records", runs, styles, lambda run: run.loss
         ),
     ]
     calm = {name for name, several in runs.items() if all(run.diverged is None for run in several)}
-    for figure in found:
+    for figure in figures:
         _scale(figure, calm)
-    return [figure for figure in found if figure.data]
+    return [figure for figure in figures if figure.data]
 
 
 def share_curves(runs: dict[str, list[RunHistory]], styles: dict[str, Style]) -> list[CurvePlot]:
     """Which part of the elements f enlarges, restrains, saturates."""
-    found = []
+    figures = []
     for name, about in SHARES.items():
 
         def curve(run: RunHistory, name: str = name) -> Curve:
-            return {each["step"]: float(each[name]) for each in run.gradients if name in each}
+            return {entry["step"]: float(entry[name]) for entry in run.gradients if name in entry}
 
         figure = _over_steps(name.capitalize(), about, runs, styles, curve)
         top = max((y for trace in figure.data for y in trace["y"]), default=0.0)
@@ -64,8 +54,8 @@ def share_curves(runs: dict[str, list[RunHistory]], styles: dict[str, Style]) ->
             "tickformat": ".0%" if top > 0.05 else ".1%",
             "range": [-0.03 * top, top],
         }
-        found += [figure] if figure.data else []
-    return found
+        figures += [figure] if figure.data else []
+    return figures
 
 
 def _over_steps(
@@ -77,7 +67,7 @@ def _over_steps(
 ) -> CurvePlot:
     data = []
     for setting, several in runs.items():
-        curves = [found for run in several if (found := curve(run))]
+        curves = [steps for run in several if (steps := curve(run))]
         over = band(curves)
         # on its way to inf a run is at any size: a band would hide the other settings
         banded = len(curves) > 1 and all(run.diverged is None for run in several)
@@ -87,22 +77,23 @@ def _over_steps(
     return CurvePlot(title, about, data, layout)
 
 
-def _traces(setting: str, found: Band, banded: bool, style: Style) -> list[dict[str, Any]]:
-    common = {"type": "scatter", "meta": setting, "visible": style.shown, "x": found.steps}
+def _traces(setting: str, over: Band, banded: bool, style: Style) -> list[dict[str, Any]]:
+    common = {"type": "scatter", "meta": setting, "visible": style.shown, "x": over.steps}
     line = {
         **common,
-        "y": _short(found.mean),
+        "y": [rounded(value, 5) for value in over.mean],
         "name": plotly_text(setting),
-        "mode": "lines" if len(found.steps) > 1 else "markers",
+        "mode": "lines" if len(over.steps) > 1 else "markers",
         "line": {"color": style.colour, "dash": style.dash, "width": style.width},
         "marker": {"color": style.colour},
         "hovertemplate": "step %{x:,}: %{y:.4~g}",
     }
-    if not banded or len(found.steps) == 1:
+    if not banded or len(over.steps) == 1:
         return [line]
     edge = {**common, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
-    low = {**edge, "y": _short(found.low)}
-    high = {**edge, "y": _short(found.high), "fill": "tonexty", "fillcolor": faint(style.colour)}
+    low = {**edge, "y": [rounded(value, 5) for value in over.low]}
+    fill = {"fill": "tonexty", "fillcolor": faint(style.colour)}
+    high = {**edge, "y": [rounded(value, 5) for value in over.high], **fill}
     return [low, high, line]
 
 
@@ -123,8 +114,3 @@ def _scale(figure: CurvePlot, calm: set[str]) -> None:
         ends = [math.log10(low), math.log10(high)] if axis.get("type") == "log" else [low, high]
         pad = 0.08 * (ends[1] - ends[0])
         axis["range"] = [ends[0] - pad, ends[1] + pad]
-
-
-def _short(values: list[float]) -> list[float]:
-    """Five digits: what a pixel shows."""
-    return [float(f"{value:.5g}") for value in values]

@@ -32,7 +32,7 @@ from gaf.lab.tasks.models import build
 GOLDEN = 0.618034  # of the circle of hues from one class to the next: neighbours look different
 
 
-class Found(NamedTuple):
+class DetectedObject(NamedTuple):
     """One detection."""
 
     name: str
@@ -65,16 +65,16 @@ class Detector:
         self.model, self.step = model.eval(), step
 
     @torch.no_grad()
-    def __call__(self, path: Path, least: float) -> tuple[Image.Image, list[Found]]:
+    def __call__(self, path: Path, least: float) -> tuple[Image.Image, list[DetectedObject]]:
         """The image of a file and what is found in it with at least this score, the surest first."""
         image = _decoded(path)
         scale, shift = scale_and_shift(MEAN, STD, 255.0, torch.device("cpu"))
         pixels = view(image, SIZE).float().mul_(scale).add_(shift)
         logits, numbers = self.model(pixels[None])
-        found = detect(logits, numbers, self.model.defaults)[0]
-        label, score = found[:, 0], found[:, 1]
+        rows = detect(logits, numbers, self.model.defaults)[0]
+        label, score = rows[:, 0], rows[:, 1]
         shown = (label >= 0) & (score >= least)  # rows beyond the detections have score 0
-        return image, _in_pixels(found[shown], image.size)
+        return image, _in_pixels(rows[shown], image.size)
 
 
 def _decoded(path: Path) -> Image.Image:
@@ -87,11 +87,11 @@ def _decoded(path: Path) -> Image.Image:
         raise GafError(f"{path} cannot be read: {' '.join(reason(error).split())[:200]}") from None
 
 
-def _in_pixels(rows: Tensor, size: tuple[int, int]) -> list[Found]:
+def _in_pixels(rows: Tensor, size: tuple[int, int]) -> list[DetectedObject]:
     width, height = size
     scaled = rows[:, 2:] * torch.tensor([width, height, width, height])
     return [
-        Found(VOC[int(label)], score, tuple(box))
+        DetectedObject(VOC[int(label)], score, tuple(box))
         for (label, score), box in zip(rows[:, :2].tolist(), scaled.tolist(), strict=True)
     ]
 
@@ -103,19 +103,19 @@ def colour(name: str) -> tuple[int, int, int]:
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
-def draw(image: Image.Image, found: Sequence[Found]) -> Image.Image:
+def draw(image: Image.Image, objects: Sequence[DetectedObject]) -> Image.Image:
     """A copy of the image with a frame and a label for each detection, the surest on top."""
     picture = image.copy()
     pen = ImageDraw.Draw(picture)
     line = max(2, round(min(image.size) / 150))
     font = ImageFont.load_default(size=max(12, round(min(image.size) / 25)))
-    for each in sorted(found, key=lambda one: one.score):
-        left, top, right, bottom = each.box
-        ink = colour(each.name)
+    for detected in sorted(objects, key=lambda detected: detected.score):
+        left, top, right, bottom = detected.box
+        ink = colour(detected.name)
         pen.rectangle(
             (left, top, max(left, right - 1), max(top, bottom - 1)), outline=ink, width=line
         )
-        text = f"{each.name} {each.score:.2f}"
+        text = f"{detected.name} {detected.score:.2f}"
         _, _, wide, high = pen.textbbox((0, 0), text, font=font)
         x = max(0.0, min(left, image.width - wide - 2 * line))
         y = top - high - 2 * line if top >= high + 2 * line else top  # above the box, or in it

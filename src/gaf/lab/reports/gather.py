@@ -45,7 +45,7 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
     entries, outcomes, seeds = _table(groups)
     runs = [run for group in groups.values() for run in group.values()]
     first, outcome = runs[0]
-    places = [each.folder for _, each in runs]
+    places = [outcome.folder for _, outcome in runs]
     above = _above(places)
     assert outcome.result is not None
     several = len(entries) > 1
@@ -62,13 +62,13 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
             RunRef(
                 setting=entry.name,
                 seed=seed,
-                folder=each.folder.relative_to(above).as_posix(),
-                status="diverged" if each.result.diverged else "finished",
-                score=each.result.score,
+                folder=outcome.folder.relative_to(above).as_posix(),
+                status="diverged" if outcome.result.diverged else "finished",
+                score=outcome.result.score,
             )
             for entry in entries
-            for seed, each in zip(seeds, outcomes[entry.name], strict=True)
-            if each.result is not None
+            for seed, outcome in zip(seeds, outcomes[entry.name], strict=True)
+            if outcome.result is not None
         ),
         tuning=None,
         **_environment(places, above),
@@ -93,11 +93,11 @@ def _key(config: RunConfig) -> str:
 
 def _check(runs: Sequence[tuple[RunConfig, Outcome]]) -> None:
     """Scores of different tasks do not compare, nor do those before and after a change of code or data."""
-    (first, found), *others = runs
+    (first, compared), *others = runs
     for config, outcome in others:
         if config.task != first.task:
             raise GafError(
-                f"{found.folder} and {outcome.folder} are of different tasks: report them apart"
+                f"{compared.folder} and {outcome.folder} are of different tasks: report them apart"
             )
     identities = {outcome.folder: folders.read_identity(outcome.folder) for _, outcome in runs}
     for (one, before), (other, after) in itertools.combinations(identities.items(), 2):
@@ -162,7 +162,7 @@ def _above(places: Sequence[Path]) -> Path:
 def _environment(places: Sequence[Path], above: Path) -> dict[str, Any]:
     """What the first run recorded about the machine, and the command of each."""
     recorded = [_recorded(place) for place in places]
-    commands = [_command(each) for each in recorded]
+    commands = [_command(environment) for environment in recorded]
     first = recorded[0]
     began = str(first.time.get("began", "")) if first else ""
     facts = first.machine() if first else {}

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gaf.common.errors import GafError
 from gaf.common.files import read_json
@@ -18,6 +18,7 @@ from gaf.lab.study.comparison import Comparison
 POINTS = 400  # of a curve on the page; more cannot be told apart
 
 Curve = dict[int, float]  # from step to figure
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -49,25 +50,25 @@ def histories(comparison: Comparison, folder: Path) -> dict[str, list[RunHistory
         comparison: names the run folders.
         folder: the comparison's, from which they are seen.
     """
-    found: dict[str, list[RunHistory]] = {row.setting: [] for row in comparison.rows}
+    runs: dict[str, list[RunHistory]] = {row.setting: [] for row in comparison.rows}
     for run in comparison.runs:
         place = folder / run.folder
-        if run.setting in found and (place / record.METRICS).is_file():
-            found[run.setting].append(read(place, run.seed, comparison.score_name))
-    return found
+        if run.setting in runs and (place / record.METRICS).is_file():
+            runs[run.setting].append(read(place, run.seed, comparison.score_name))
+    return runs
 
 
 def read(folder: Path, seed: int, score_name: str) -> RunHistory:
     """The records of a run; GafError says in one sentence which file is damaged."""
     loss, score, seen, diverged = {}, {}, [], None
-    for each in record.read(folder):
-        kind, step = each["kind"], each["step"]
+    for entry in record.read(folder):
+        kind, step = entry["kind"], entry["step"]
         if kind == "train":
-            loss[step] = each["loss"]
-        elif kind == "test" and score_name in each:
-            score[step] = each[score_name]
+            loss[step] = entry["loss"]
+        elif kind == "test" and score_name in entry:
+            score[step] = entry[score_name]
         elif kind == "gradients":
-            seen.append(each)
+            seen.append(entry)
         elif kind == "diverged":
             diverged = step
     return RunHistory(seed, loss, score, tuple(seen), diverged, _activation(folder))
@@ -76,10 +77,10 @@ def read(folder: Path, seed: int, score_name: str) -> RunHistory:
 def _activation(folder: Path) -> str | None:
     """As text: a function of the user's own may not be registered here."""
     try:
-        found = read_json(folder / CONFIG)["optimizer"]["activation"]
+        activation = read_json(folder / CONFIG)["optimizer"]["activation"]
     except (GafError, KeyError, TypeError):
         return None
-    return found if isinstance(found, str) else None
+    return activation if isinstance(activation, str) else None
 
 
 def band(curves: Iterable[Curve]) -> Band:
@@ -100,13 +101,13 @@ def band(curves: Iterable[Curve]) -> Band:
     return Band(steps, means, [*map(min, values)], [*map(max, values)])
 
 
-def thin(steps: Sequence[int], most: int = POINTS) -> list[int]:
-    """At most so many of the steps, evenly, with the first and the last.
+def thin(entries: Sequence[Entry], most: int = POINTS) -> list[Entry]:
+    """At most so many of the entries, evenly, with the first and the last.
 
     Example:
         >>> thin(range(100), 4)
         [0, 33, 66, 99]
     """
-    if len(steps) <= most:
-        return list(steps)
-    return [steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)]
+    if len(entries) <= most:
+        return list(entries)
+    return [entries[round(i * (len(entries) - 1) / (most - 1))] for i in range(most)]

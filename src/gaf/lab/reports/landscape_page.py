@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import gaf
 from gaf.common.files import write_whole
-from gaf.lab.reports.curves import CurvePlot
+from gaf.lab.reports import html
 from gaf.lab.reports.figures import style
-from gaf.lab.reports.figures.near_optimum import draw_curve
-from gaf.lab.reports.figures.save import PRINT, drawn
-from gaf.lab.reports.html import tag
-from gaf.lab.reports.plain_page import document, plots
+from gaf.lab.reports.figures.base import PRINT, drawn
+from gaf.lab.reports.figures.trained import draw_curve
+from gaf.lab.reports.html import CurvePlot
+from gaf.lab.reports.numbers import rounded
 from gaf.lab.reports.style import PALETTE
-from gaf.lab.reports.tune_figures import curve_figure
+from gaf.lab.reports.tune_page import curve_figure
 from gaf.lab.study.tune.shape import Shape
 
 if TYPE_CHECKING:
@@ -23,74 +23,54 @@ if TYPE_CHECKING:
 STEM = "landscape"
 
 
-def write_all(found: dict[str, Any], folder: Path) -> list[Path]:
+def write_all(around: dict[str, Any], folder: Path) -> list[Path]:
     """Write the files of what :func:`gaf.lab.study.tune.surroundings.look` found; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    around: Any = Around(found)  # has draw(), which is all of a figure that is needed
-    contents = {f"{STEM}.{form}": drawn(around, form) for form in PRINT}
-    contents[f"{STEM}.html"] = render(found).encode("utf-8", "replace")
+    contents = {f"{STEM}.{form}": drawn(partial(draw, around), form) for form in PRINT}
+    contents[f"{STEM}.html"] = render(around).encode("utf-8", "replace")
     for name, content in contents.items():
         write_whole(folder / name, content)
     return [folder / name for name in contents]
 
 
-class Around:
+def draw(around: dict[str, Any]) -> Drawing:
     """For print: the curve, the surface from above, and the line to another checkpoint if there is one."""
+    import torch
 
-    def __init__(self, found: dict[str, Any]) -> None:
-        self.found = found
-
-    def draw(self) -> Drawing:
-        import torch
-
-        near, plane, line = (self.found[key] for key in ("curve", "surface", "line"))
-        count = 3 if line else 2
-        drawing = style.new_figure(style.WIDTH, 2.5)
-        axes = drawing.subplots(1, count)
-        drawing.subplots_adjust(left=0.075, right=0.985, bottom=0.17, top=0.9, wspace=0.3)
-        shape = Shape(**near["shape"]) if near["shape"] else None
-        draw_curve(axes[0], near["w"], near["losses"], near["each"], shape)
-        axes[0].set_ylabel("training loss")
-        axes[0].set_title("(a) along random directions")
-        if shape:
-            axes[0].legend(frameon=False, loc="upper center", fontsize=6)
-        axis = torch.tensor(plane["axis"])
-        style.contours(axes[1], axis, axis, torch.tensor(plane["losses"]))
-        axes[1].set_xlabel("first direction", labelpad=1)
-        axes[1].set_ylabel("second direction", labelpad=-2)
-        axes[1].set_title("(b) over a plane, from above")
-        if line:
-            axes[2].plot(line["w"], line["losses"], color=style.BLUE)
-            axes[2].set(xlabel="0: this checkpoint, 1: the other", xlim=(0, 1))
-            axes[2].set_title("(c) between two checkpoints")
-        return drawing
+    near, plane, line = (around[key] for key in ("curve", "surface", "line"))
+    count = 3 if line else 2
+    drawing = style.new_figure(style.WIDTH, 2.5)
+    axes = drawing.subplots(1, count)
+    drawing.subplots_adjust(left=0.075, right=0.985, bottom=0.17, top=0.9, wspace=0.3)
+    shape = Shape(**near["shape"]) if near["shape"] else None
+    draw_curve(axes[0], near["w"], near["losses"], near["each"], shape)
+    axes[0].set_ylabel("training loss")
+    axes[0].set_title("(a) along random directions")
+    if shape:
+        axes[0].legend(frameon=False, loc="upper center", fontsize=6)
+    axis = torch.tensor(plane["axis"])
+    style.contours(axes[1], axis, axis, torch.tensor(plane["losses"]))
+    axes[1].set_xlabel("first direction", labelpad=1)
+    axes[1].set_ylabel("second direction", labelpad=-2)
+    axes[1].set_title("(b) over a plane, from above")
+    if line:
+        axes[2].plot(line["w"], line["losses"], color=style.BLUE)
+        axes[2].set(xlabel="0: this checkpoint, 1: the other", xlim=(0, 1))
+        axes[2].set_title("(c) between two checkpoints")
+    return drawing
 
 
-def render(found: dict[str, Any]) -> str:
+def render(around: dict[str, Any]) -> str:
     """The page as text."""
-    drawn: dict[str, CurvePlot] = {}
-    figures = [curve_figure(found["curve"]), *_surfaces(found["surface"])]
-    if found["line"]:
-        figures.append(_line(found["line"]))
-    parts = [
-        tag("h1", f"The loss around {found['title']}"),
-        tag(
-            "p",
-            f"Step {found['step']}, mean over {found['samples']} training samples; random directions of "
-            f"seed {found['seed']} on the scale of each filter.",
-            class_="soft",
-        ),
-        tag("p", found["said"], class_="headline"),
-        plots(figures, drawn),
-        tag("p", f"Checkpoint: {found['checkpoint']}", class_="about"),
-        tag("footer", f"Page by activated-gradients {gaf.__version__}.", class_="about"),
-    ]
-    return document(f"The loss around {found['title']}", parts, drawn)
+    figures = [curve_figure(around["curve"]), *_surfaces(around["surface"])]
+    if around["line"]:
+        figures.append(_line(around["line"]))
+    return html.render("landscape.html.jinja", {"around": figures}, around=around)
 
 
 def _surfaces(plane: dict[str, Any]) -> list[CurvePlot]:
     # plotly reads rows as y
-    z = [[float(f"{v:.8g}") for v in column] for column in zip(*plane["losses"], strict=True)]
+    z = [[rounded(v, 8) for v in column] for column in zip(*plane["losses"], strict=True)]
     common = {"x": plane["axis"], "y": plane["axis"], "z": z, "colorscale": "Cividis"}
     hover = "(%{x:.2f}, %{y:.2f}): %{z:.4~g}<extra></extra>"
     axes = {"xaxis": {"title": {"text": "first direction"}}}

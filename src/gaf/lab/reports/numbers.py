@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gaf.lab.study.comparison import Comparison, Difference
 
@@ -43,6 +43,38 @@ def fixed(value: float | None, digits: int, sign: bool = False) -> str:
     if not float(text):
         text = text.lstrip("+-")  # a zero has no sign
     return text.replace("-", "−")
+
+
+def score(mean: float | None, std: float | None, digits: int) -> str:
+    """A mean, and its standard deviation where there is one.
+
+    Example:
+        >>> score(0.5, 0.1, 2), score(0.5, None, 2), score(None, None, 2)
+        ('0.50 ± 0.10', '0.50', '–')
+    """
+    if mean is None:
+        return NOTHING
+    return fixed(mean, digits) + ("" if std is None else f" ± {fixed(std, digits)}")
+
+
+def counted(counts: Mapping[str, int], n: int) -> str:
+    """What became of some of n runs; '' where nothing did.
+
+    Example:
+        >>> counted({"diverged": 2, "failed": 0, "not run": 1}, 3)
+        '2 of 3 diverged, 1 of 3 not run'
+    """
+    return ", ".join(f"{count} of {n} {fate}" for fate, count in counts.items() if count)
+
+
+def rounded(value: float, digits: int) -> float:
+    """A number with so many significant digits: a plot shows no more, and a page is shorter for it.
+
+    Example:
+        >>> rounded(0.123456, 4), rounded(123456.0, 2)
+        (0.1235, 120000.0)
+    """
+    return float(f"{value:.{digits}g}")
 
 
 def interval(difference: Difference | None, digits: int) -> str:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-import gaf
-from gaf.common.files import write_whole
-from gaf.lab.reports import numbers, sections
-from gaf.lab.reports.curves import CurvePlot, learning_curves, share_curves
+from gaf.lab.reports import html, numbers
+from gaf.lab.reports.comparison_table import columns, comparison_table
+from gaf.lab.reports.curves import learning_curves, share_curves
 from gaf.lab.reports.history import RunHistory, histories
-from gaf.lab.reports.html import Html, tag
-from gaf.lab.reports.plain_page import document, plots
+from gaf.lab.reports.html import PAGE
 from gaf.lab.reports.shape import shapes
 from gaf.lab.reports.style import styles
-from gaf.lab.study.comparison import Comparison
+from gaf.lab.study.comparison import Comparison, Row
 
-PAGE = "report.html"
+ORDER = ("failed", "better", "worse", "no difference", "nothing learned", "baseline")
 
 
 def write_page(comparison: Comparison, folder: Path) -> Path:
@@ -28,116 +27,88 @@ def write_page(comparison: Comparison, folder: Path) -> Path:
     Raises:
         GafError: the records of a run are damaged; the message is one sentence.
     """
-    content = render(comparison, histories(comparison, folder))
-    path = folder / PAGE
-    write_whole(path, content.encode("utf-8", "replace"))  # a name may hold half a character
-    return path
+    return html.write(render(comparison, histories(comparison, folder)), folder / PAGE)
 
 
 def render(comparison: Comparison, runs: dict[str, list[RunHistory]]) -> str:
     """The page as text."""
-    figures: dict[str, CurvePlot] = {}
-    parts = _parts(comparison, runs, figures)
-    return document(comparison.title, parts, figures)
+    looks, digits = styles(comparison), numbers.places(comparison)
+    return html.render(
+        "comparison.html.jinja",
+        {
+            "curves": learning_curves(comparison, runs, looks),
+            "shares": share_curves(runs, looks),
+            "shapes": shapes(runs, looks),
+        },
+        comparison=comparison,
+        table=comparison_table(comparison),
+        headline=headline(comparison),
+        verdicts=sorted(comparison.rows, key=_weight),
+        failures=[
+            (f"{run.setting}, seed {run.seed}", run.error)
+            for run in comparison.runs
+            if run.status == "failed"
+        ],
+        digits=digits,
+        lost=_lost(comparison, runs),
+        styles=looks,
+        settings=list(_settings(comparison)),
+        runs=list(_runs(comparison, digits)),
+    )
 
 
-def _parts(
-    comparison: Comparison, runs: dict[str, list[RunHistory]], figures: dict[str, CurvePlot]
-) -> list[Html]:
-    look = styles(comparison)
-    curves = learning_curves(comparison, runs, look)
-    shares = share_curves(runs, look)
-    forms = shapes(runs, look)
+def headline(comparison: Comparison) -> str:
+    """What came out, in one line."""
     n = len(comparison.seeds)
-    parts: list[Html] = [
-        tag("h1", comparison.title),
-        tag("p", comparison.task, class_="soft"),
-        sections.warning(comparison),
-        sections.headline(comparison),
-        sections.verdicts(comparison),
-        sections.failures(comparison),
-        tag("h2", "Results"),
-        sections.results(comparison),
-        _tuning(comparison),
+    others = [row for row in comparison.rows if row.verdict != "baseline"]
+    if not others:
+        score = columns(comparison)[1]
+        text = f"{score.title} {score.entry(comparison.rows[0])} at the end"
+        return text + (f", over {n} seeds." if n > 1 else ".")
+    counts = {verdict: sum(row.verdict == verdict for row in others) for verdict in ORDER}
+    parts = [
+        f"{counts['better'] or 'none'} better",
+        *(f"{counts[verdict]} {verdict}" for verdict in ("worse", "failed") if counts[verdict]),
+        *([f"{counts['no difference']} with no difference"] if counts["no difference"] else []),
+        *([f"{counts['nothing learned']} at chance"] if counts["nothing learned"] else []),
     ]
-    lost = _lost(comparison, runs)
-    if curves or lost:
-        about = (
-            f"Lines are means over {n} seeds, bands reach from the lowest seed to the highest."
-            if n > 1
-            else "One run of each setting."
-        )
-        parts += [
-            tag("h2", "Learning curves"),
-            tag("p", about if curves else "", lost, class_="about"),
-            sections.legend(look) if curves else Html(""),
-            plots(curves, figures),
-        ]
-    if shares:
-        parts += [
-            tag("h2", "What f did to the gradients"),
-            tag(
-                "p",
-                "Shares of the elements that are not 0, for the settings with an f.",
-                class_="about",
-            ),
-            plots(shares, figures, "small plots"),
-        ]
-    if forms:
-        parts += [
-            tag("h2", "f over the sizes of what it saw"),
-            sections.swatch(),
-            plots(forms, figures, "plots"),
-        ]
-    parts += [
-        tag(
-            "noscript",
-            tag("p", "The figures need JavaScript; everything else does not.", class_="note"),
-        ),
-        tag("h2", "How to make it again"),
-        sections.commands(comparison),
-        tag("details", tag("summary", "What each setting changes"), sections.settings(comparison)),
-        tag(
-            "details",
-            tag("summary", "All runs"),
-            sections.runs(comparison, numbers.places(comparison)),
-        ),
-        tag("h2", "Environment"),
-        sections.environment(comparison),
-        tag(
-            "footer",
-            f"Compared {comparison.created}; page by activated-gradients {gaf.__version__}. "
-            "Rebuild it with gaf report and this folder.",
-            class_="about",
-        ),
-    ]
-    return parts
+    seeds = "1 seed" if n == 1 else f"{n} seeds"
+    what = "1 setting" if len(others) == 1 else f"{len(others)} settings"
+    return f"Of {what} against {comparison.baseline} over {seeds}: {', '.join(parts)}."
+
+
+def _weight(row: Row) -> tuple[int, float]:
+    """What is better or worse by most comes first; the others keep their order."""
+    size = 0.0
+    if row.verdict in ("better", "worse") and row.vs_baseline is not None:
+        size = abs(row.vs_baseline.mean)
+    return ORDER.index(row.verdict), -size
 
 
 def _lost(comparison: Comparison, runs: dict[str, list[RunHistory]]) -> str:
     """What the curves lack."""
     there = sum(map(len, runs.values()))
     lost = sum(run.status != "failed" for run in comparison.runs) - there
-    said = ""
+    text = ""
     if lost > 0:
-        said += f" The records of {lost} of {len(comparison.runs)} runs were not found."
+        text += f" The records of {lost} of {len(comparison.runs)} runs were not found."
     if any(run.diverged is not None for several in runs.values() for run in several):
-        said += " A run that diverged ends early, and is not in the mean from there on."
-    return said
+        text += " A run that diverged ends early, and is not in the mean from there on."
+    return text
 
 
-def _tuning(comparison: Comparison) -> Html:
-    tuning = comparison.tuning
-    if tuning is None:
-        return Html("")
-    digits = numbers.places(comparison)
-    tried = ", ".join(
-        f"{name}: {'failed' if score is None else numbers.fixed(score, digits)}"
-        for name, score in tuning.tried.items()
-    )
-    text = (
-        f"The tuned baseline took {tuning.chosen} from a grid of learning rates, over "
-        f"{len(tuning.seeds)} seeds that the table does not use ({tried}). It was chosen by test score, "
-        "which favours it."
-    )
-    return tag("p", text, class_="about")
+def _settings(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    """What each setting changes in the config of the baseline."""
+    for row in comparison.rows:
+        changes = ", ".join(f"{key} = {value}" for key, value in row.changes.items())
+        also = f" (also: {', '.join(row.also)})" if row.also else ""
+        nothing = numbers.NOTHING
+        yield row.setting + also, row.kind, changes or nothing, row.control or nothing
+
+
+def _runs(comparison: Comparison, digits: int) -> Iterator[tuple[str, ...]]:
+    """Every run with its folder, and the error of those that failed."""
+    for run in comparison.runs:
+        score = numbers.NOTHING if run.score is None else f"{run.score:.{digits}f}"
+        place = f"{run.folder}: {run.error}" if run.error else run.folder
+        yield run.setting, str(run.seed), run.status, score, place

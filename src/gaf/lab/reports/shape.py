@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import gaf
-from gaf.lab.reports.curves import CurvePlot
 from gaf.lab.reports.history import RunHistory
-from gaf.lab.reports.style import GREY, INK, Style, faint
+from gaf.lab.reports.html import CurvePlot
+from gaf.lab.reports.numbers import rounded
+from gaf.lab.reports.style import GREY, INK, Style, faint, vertical
 from gaf.optim.monitor import BINS_A_DECADE
 
 REST = 0.005  # of the elements may lie left of what is shown at first
@@ -26,16 +27,16 @@ Histogram = dict[float, float]  # from log10 of a bin's lower edge to its share
 
 def shapes(runs: dict[str, list[RunHistory]], styles: dict[str, Style]) -> list[CurvePlot]:
     """A figure for each setting with an f, under the setting's name."""
-    found = []
+    figures = []
     for setting, several in runs.items():
         seen = [
-            mean(each["histogram"] for each in run.gradients if "histogram" in each)
+            mean(entry["histogram"] for entry in run.gradients if "histogram" in entry)
             for run in several
         ]
-        whole = mean(each for each in seen if each)
+        whole = mean(histogram for histogram in seen if histogram)
         if whole:
-            found.append(_figure(setting, several, whole, styles[setting]))
-    return found
+            figures.append(_figure(setting, several, whole, styles[setting]))
+    return figures
 
 
 def mean(histograms: Iterable[dict[Any, float]]) -> Histogram:
@@ -47,9 +48,9 @@ def mean(histograms: Iterable[dict[Any, float]]) -> Histogram:
     """
     total: dict[float, float] = defaultdict(float)
     count = 0
-    for each in histograms:
+    for histogram in histograms:
         count += 1
-        for edge, share in each.items():
+        for edge, share in histogram.items():
             total[float(edge)] += share
     return {edge: total[edge] / count for edge in sorted(total)}
 
@@ -90,7 +91,7 @@ def _figure(title: str, runs: list[RunHistory], whole: Histogram, style: Style) 
             "dtick": max(1, round(math.log10(max(values) / min(values)) / 5)),
         }
         if 0 < function.crossover < math.inf:
-            layout["shapes"] = [_vertical(function.crossover)]
+            layout["shapes"] = [vertical(function.crossover, GREY, 1)]
     return CurvePlot(title, "", data, layout)
 
 
@@ -120,23 +121,21 @@ def _range(whole: Histogram, function: gaf.Activation | None) -> tuple[float, fl
 
 def _at(runs: list[RunHistory], position: int) -> Histogram:
     records = [[e for e in run.gradients if e.get("histogram")] for run in runs]
-    return mean(each[position]["histogram"] for each in records if each)
+    return mean(entries[position]["histogram"] for entries in records if entries)
 
 
-def _bins(found: Histogram, name: str, line: dict[str, Any], **more: Any) -> dict[str, Any]:
+def _bins(histogram: Histogram, name: str, line: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The outline of a histogram; bins that are not there are empty."""
     step = 1 / BINS_A_DECADE
-    first, count = min(found), round((max(found) - min(found)) / step) + 1
+    first, count = min(histogram), round((max(histogram) - min(histogram)) / step) + 1
     edges = [first + i * step for i in range(count)]
-    shares = [found.get(edge, 0.0) for edge in edges]
+    shares = [histogram.get(edge, 0.0) for edge in edges]
     return {
         "type": "scatter",
         "name": name,
         "mode": "lines",
-        "x": [
-            float(f"{10**edge:.5g}") for edge in (first, *edges, edges[-1] + step, edges[-1] + step)
-        ],
-        "y": [0.0, *(float(f"{share:.4g}") for share in shares), shares[-1], 0.0],
+        "x": [rounded(10**edge, 5) for edge in (first, *edges, edges[-1] + step, edges[-1] + step)],
+        "y": [0.0, *(rounded(share, 4) for share in shares), shares[-1], 0.0],
         "line": {"shape": "hv", **line},
         "hovertemplate": "from %{x:.2~g}: %{y:.1%}",
         **more,
@@ -150,13 +149,13 @@ def _lines(function: gaf.Activation, left: float, right: float) -> list[dict[str
         "type": "scatter",
         "mode": "lines",
         "yaxis": "y2",
-        "x": [float(f"{x:.5g}") for x in sizes],
+        "x": [rounded(x, 5) for x in sizes],
     }
     return [
         {
             **common,
             "name": "f(g)",
-            "y": [float(f"{float(function(x)):.5g}") for x in sizes],
+            "y": [rounded(float(function(x)), 5) for x in sizes],
             "line": {"color": INK, "width": 2.5},
             "hovertemplate": "f(%{x:.3~g}) = %{y:.3~g}",
         },
@@ -168,8 +167,3 @@ def _lines(function: gaf.Activation, left: float, right: float) -> list[dict[str
             "hoverinfo": "skip",
         },
     ]
-
-
-def _vertical(x: float) -> dict[str, Any]:
-    line = {"color": GREY, "width": 1, "dash": "dash"}
-    return {"type": "line", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from gaf.lab.study.comparison import Comparison
 
-# Told apart also by most who do not see all colours (after Okabe and Ito, darkened for thin lines).
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#3aa0dd", "#a8330f", "#b5568f", "#8a6d00", "#7a3e9d")
-INK = "#1d2530"
-GREY = "#8a94a1"
+# Variables of the style sheet, told apart also by most who do not see all colours.
+PALETTE = tuple(f"var(--colour-{i})" for i in range(8))
+INK, GREY = "var(--ink)", "var(--grey)"
 MANY, SHOWN = 10, 8  # of more than so many settings, so many are in the figures at first
 
 # As plotly names the dashes, and the same lengths for SVG.
@@ -36,36 +36,36 @@ class Style:
 def styles(comparison: Comparison) -> dict[str, Style]:
     """A style for each setting: those of one kind differ in colour, those of one colour in the line."""
     colours, first = _colours(comparison), _shown_first(comparison)
-    found = {}
+    looks = {}
     for row in comparison.rows:
         is_baseline = row.kind == "baseline"
         dash, dasharray = DASHES[row.kind]
-        found[row.setting] = Style(
+        looks[row.setting] = Style(
             colour=colours[row.setting],
             dash=dash,
             dasharray=dasharray,
             width=3.0 if is_baseline else 2.0,
             shown=row.setting in first,
         )
-    return found
+    return looks
 
 
 def _colours(comparison: Comparison) -> dict[str, str]:
     """A control has the colour of its function; other rules take theirs from the palette's other end."""
     owners = {row.control: row.setting for row in reversed(comparison.rows) if row.control}
-    found: dict[str, str] = {}
+    colours: dict[str, str] = {}
     count: dict[str, int] = {}
     for row in sorted(comparison.rows, key=lambda row: row.kind == "control"):
         group = "rule" if row.kind == "tuned" else row.kind
         rank = count.get(group, 0) % len(PALETTE)
         count[group] = rank + 1
         if row.kind == "baseline":
-            found[row.setting] = INK
+            colours[row.setting] = INK
         elif row.kind == "control" and row.setting in owners:
-            found[row.setting] = found[owners[row.setting]]
+            colours[row.setting] = colours[owners[row.setting]]
         else:
-            found[row.setting] = PALETTE[-1 - rank if group == "rule" else rank]
-    return found
+            colours[row.setting] = PALETTE[-1 - rank if group == "rule" else rank]
+    return colours
 
 
 def _shown_first(comparison: Comparison) -> set[str]:
@@ -85,11 +85,16 @@ def _shown_first(comparison: Comparison) -> set[str]:
 
 
 def faint(colour: str, share: float = 0.15) -> str:
-    """A colour that lets others through.
+    """A colour that lets others through: two more hexadecimal digits.
 
     Example:
-        >>> faint("#0072b2")
-        'rgba(0, 114, 178, 0.15)'
+        >>> faint("#0072b2"), faint(INK, 0.3)
+        ('#0072b226', 'var(--ink)4c')
     """
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red}, {green}, {blue}, {share})"
+    return f"{colour}{round(255 * share):02x}"
+
+
+def vertical(x: float, colour: str, width: float) -> dict[str, Any]:
+    """A dashed line from the bottom of a plot to its top, as plotly reads it."""
+    line = {"color": colour, "width": width, "dash": "dash"}
+    return {"type": "line", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line}

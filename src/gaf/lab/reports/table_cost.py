@@ -21,12 +21,12 @@ def listed(left: Sequence[Left]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for head in ("run", "to train", "finished", "steps", "operations", "time here"):
         table.add_column(head, justify="left" if head == "run" else "right", overflow="fold")
-    for each in left:
-        cost = each.cost
+    for config_left in left:
+        cost = config_left.cost
         table.add_row(
-            Text(each.config.name),
-            _seeds(each.todo),
-            str(len(each.done)),
+            Text(config_left.config.name),
+            _seeds(config_left.todo),
+            str(len(config_left.done)),
             f"{cost.steps:,}" if cost.steps else NOTHING,
             f"{cost.operations:.2g}" if cost.operations else NOTHING,
             long(cost.seconds) if cost.seconds else NOTHING,
@@ -48,24 +48,24 @@ def _seeds(numbers: Sequence[int]) -> str:
 def sentences(bill: Bill) -> list[str]:
     """The sum, and how far it is to be trusted."""
     runs = "1 run" if bill.todo == 1 else f"{bill.todo} runs"
-    found = [f"{runs} to train; {bill.finished} finished before."]
+    lines = [f"{runs} to train; {bill.finished} finished before."]
     if not bill.todo:
-        return found
+        return lines
     if bill.seconds is not None:
         basis = "runs that are finished" if bill.measured else "single steps on random images"
         text = f"Time: about {long(bill.seconds)} one after another on this machine"
         if bill.at_once and bill.at_once > 1:
             text += f", {long(bill.seconds / bill.at_once)} with {bill.at_once} at once"
-        found.append(f"{text}; judged by {basis}, without the time to read data.")
+        lines.append(f"{text}; judged by {basis}, without the time to read data.")
     else:
-        found.append("Time: not timed here, for lack of a GPU or of known data.")
+        lines.append("Time: not timed here, for lack of a GPU or of known data.")
     if bill.operations is not None:
         gpu = long(bill.operations / RATE)
-        found.append(
+        lines.append(
             f"Operations: {bill.operations:.2g}, that is {gpu} of a GPU that sustains {RATE / 1e12:g} "
             "TFLOP/s, which is an assumption."
         )
-    return found
+    return lines
 
 
 def long(seconds: float) -> str:

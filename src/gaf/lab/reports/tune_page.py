@@ -2,108 +2,228 @@
 
 from __future__ import annotations
 
-import shlex
+import math
 from pathlib import Path
 from typing import Any
 
 import gaf
-from gaf.common.files import write_whole
-from gaf.lab.reports.html import Html, tag
-from gaf.lab.reports.page import PAGE
-from gaf.lab.reports.plain_page import document, plots
-from gaf.lab.reports.sections import flat, plain_table
-from gaf.lab.reports.tune_figures import figures
+from gaf.lab.reports import html
+from gaf.lab.reports.history import thin
+from gaf.lab.reports.html import PAGE, CurvePlot, plotly_text
+from gaf.lab.reports.numbers import NOTHING, rounded
+from gaf.lab.reports.style import GREY, INK, PALETTE, vertical
+
+LAYERS = 12  # shown; of more, evenly spaced ones
+SYMBOLS = {"gradient": "circle", "momentum": "diamond", "update": "square"}
 
 
-def write_page(found: dict[str, Any], folder: Path) -> Path:
+def write_page(record: dict[str, Any], folder: Path) -> Path:
     """Write the page of a record (see :mod:`gaf.lab.study.tune.record`), whole or not at all."""
-    path = folder / PAGE
-    write_whole(path, render(found).encode("utf-8", "replace"))
-    return path
+    return html.write(render(record), folder / PAGE)
 
 
-def render(found: dict[str, Any]) -> str:
+def render(record: dict[str, Any]) -> str:
     """The page as text."""
-    drawn: dict[str, Any] = {}
-    cost = found["cost"]
-    reasons = [
-        part
-        for subject, sentence in found["reasons"]
-        for part in (tag("dt", subject), tag("dd", sentence))
+    final = [(record["winner"]["name"], _scores(record["score"]["winner"]), "", "")]
+    for other in record["against"]:
+        gain = f"{_score(other['mean'])} [{_score(other['low'])}, {_score(other['high'])}]"
+        final.append((other["name"], _scores(other["scores"]), gain, other["verdict"]))
+    race = [
+        (entry["name"], _score(entry["first"]), _scores(entry["second"]), entry["source"])
+        for entry in record["raced"]
     ]
-    environment = [
-        part
-        for key, value in flat(found["environment"])
-        for part in (tag("dt", key), tag("dd", value))
-    ]
-    parts = [
-        tag("h1", f"Tuning {found['title']}"),
-        tag("p", found["task"], class_="soft"),
-        tag("p", found["verdict"], class_="headline"),
-        tag("pre", found["line"]) if found["helps"] else Html(""),
-        tag("h2", "Why"),
-        tag("p", f"The paper's rule recommends {found['recommended']['name']}.", class_="about"),
-        tag("dl", *reasons),
-        tag("h2", "What was seen"),
-        plots(figures(found), drawn),
-        tag("h2", "The final"),
-        tag(
-            "p",
-            f"After {cost['final']} of {cost['total']} steps, on seeds that took no part in the choice. "
-            "Gains are the winner's, with paired 95 % intervals; verdicts are corrected for there being two.",
-            class_="about",
-        ),
-        _final(found),
-        tag("h2", "The race"),
-        tag("p", _cost(found), class_="about"),
-        tag("details", tag("summary", "All candidates, best first"), _race(found)),
-        tag("h2", "How to make it again"),
-        tag("pre", shlex.join(found["command"]) or "not recorded"),
-        tag("h2", "Environment"),
-        tag("dl", *environment),
-        tag(
-            "footer",
-            f"Tuned {found['created']}; page by activated-gradients {gaf.__version__}.",
-            class_="about",
-        ),
-    ]
-    return document(f"Tuning {found['title']}", parts, drawn)
-
-
-def _cost(found: dict[str, Any]) -> str:
-    cost = found["cost"]
-    return (
-        f"{cost['candidates']} candidates trained for {cost['first']} steps on one seed, the best "
-        f"{cost['kept']} for {cost['second']} on two others. It chooses by the score on the test set. In all "
-        f"{cost['steps']} steps of the optimizer with the probe and all seeds, {cost['share']:.1%} of the "
-        f"{cost['in_full']} of running every candidate in full on the final's seeds."
-    )
-
-
-def _final(found: dict[str, Any]) -> Html:
-    score = found["score"]
-    rows = [(found["winner"]["name"], _scores(score["winner"]), "", "")]
-    for each in found["against"]:
-        gain = f"{_shown(each['mean'])} [{_shown(each['low'])}, {_shown(each['high'])}]"
-        rows.append((each["name"], _scores(each["scores"]), gain, each["verdict"]))
-    heads = ("setting", f"{score['name']} by seed", "the winner's gain", "verdict")
-    return plain_table(heads, rows)
-
-
-def _race(found: dict[str, Any]) -> Html:
-    cost = found["cost"]
-    heads = ("candidate", f"after {cost['first']} steps", f"after {cost['second']} steps", "from")
-    rows = [
-        (each["name"], _shown(each["first"]), _scores(each["second"]), each["source"])
-        for each in found["raced"]
-    ]
-    return plain_table(heads, rows)
+    plots = {"seen": figures(record)}
+    return html.render("tuning.html.jinja", plots, record=record, final=final, race=race)
 
 
 def _scores(scores: list[Any]) -> str:
-    return ", ".join(map(_shown, scores))
+    return ", ".join(map(_score, scores))
 
 
-def _shown(value: Any) -> str:
+def _score(value: Any) -> str:
     """A score; inf and NaN come as words."""
-    return "–" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+    if value is None:
+        return NOTHING
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def figures(record: dict[str, Any]) -> list[CurvePlot]:
+    """All plots of a record."""
+    return [_largest(record), _sizes(record), curve_figure(record["curve"]), _race(record)]
+
+
+def _some(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return thin([layer for layer in layers if len(layer["shape"]) > 1] or layers, LAYERS)
+
+
+def _colour(i: int, n: int) -> str:
+    """From blue at the input to orange at the output."""
+    t = i / max(1, n - 1)
+    ends = (0, 114, 178), (213, 94, 0)
+    return "rgb({},{},{})".format(*(round(a + t * (b - a)) for a, b in zip(*ends, strict=True)))
+
+
+def _largest(record: dict[str, Any]) -> CurvePlot:
+    layers = _some(record["probe"]["layers"])
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": plotly_text(layer["name"]),
+            "x": list(range(1, len(layer["max"]) + 1)),
+            "y": [_short(value) for value in layer["max"]],
+            "line": {"color": _colour(i, len(layers)), "width": 1.5},
+            "hovertemplate": "step %{x}: %{y:.2~e}",
+        }
+        for i, layer in enumerate(layers)
+    ]
+    return CurvePlot(
+        "The largest |g| of each layer",
+        "Over the steps of the probe, without f: Figure 5. Blue is the input's side, orange the output's.",
+        data,
+        {"xaxis": {"title": {"text": "step"}}, "yaxis": _log("largest |g|")},
+    )
+
+
+def _sizes(record: dict[str, Any]) -> CurvePlot:
+    """Bars from the 10 % to the 99 % quantile, with 1/β of the winner and of the recommendation."""
+    layers = _some(record["probe"]["layers"])
+    quantiles = record["probe"]["quantiles"]
+    data = []
+    for i, layer in enumerate(layers):
+        values = layer["gradient"]
+        middle = values[quantiles.index(0.5)]
+        if not values[0] > 0:
+            continue
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": plotly_text(layer["name"]),
+                "x": [_short(value) for value in values],
+                "y": [i] * len(values),
+                "line": {"color": _colour(i, len(layers)), "width": 5},
+                "marker": {"size": [4 if value != middle else 11 for value in values]},
+                "hovertemplate": "%{x:.2~e}",
+            }
+        )
+    bends = {"recommended": record["recommended"]["name"], "winner": record["winner"]["name"]}
+    shapes, notes = [], []
+    for i, (role, name) in enumerate(bends.items()):
+        at = 1 / _beta(name)
+        colour = INK if role == "winner" else GREY
+        shapes.append(vertical(at, colour, 1.5))
+        notes.append(
+            {
+                **{"x": math.log10(at), "y": 1 - 0.09 * i, "yref": "paper", "showarrow": False},
+                **{"text": f"1/β {role}", "xanchor": "left", "yanchor": "top"},
+                "font": {"color": colour, "size": 11},
+            }
+        )
+    names = [plotly_text(_brief(layer["name"])) for layer in layers]
+    # from the input downwards, with room for the two notes above
+    rows = len(layers)
+    axis = {"tickvals": list(range(rows)), "ticktext": names, "zeroline": False}
+    axis["range"] = [rows - 0.5, -0.6 - 0.2 * rows]
+    return CurvePlot(
+        "How large gradients are, layer by layer",
+        "From the 10 % to the 99 % quantile of |g|; the large mark is the median. Right of 1/β, f bends.",
+        data,
+        {"xaxis": _log("|g|"), "yaxis": axis, "shapes": shapes, "annotations": notes},
+    )
+
+
+def curve_figure(near: dict[str, Any]) -> CurvePlot:
+    """A loss curve near an optimum with its fit, from a record's ``curve``."""
+    shape = near["shape"]
+    data: list[dict[str, Any]] = [
+        {
+            **{"type": "scatter", "mode": "lines", "name": "one direction", "hoverinfo": "skip"},
+            **{"x": near["w"], "y": _list(losses), "line": {"color": GREY, "width": 1}},
+        }
+        for losses in near["each"]
+    ]
+    data.append(
+        {
+            **{"type": "scatter", "mode": "lines", "name": "mean", "x": near["w"]},
+            **{"y": _list(near["losses"]), "line": {"color": PALETTE[0], "width": 3}},
+            "hovertemplate": "%{x:.2f}: %{y:.4~g}",
+        }
+    )
+    about = f"{near['why'][:1].upper()}{near['why'][1:]}."
+    if shape:
+        about = (
+            f"Along {len(near['each'])} random directions (grey) and their mean: Figure 3. The fit goes with "
+            f"|w|^{shape['power']:.2f} ± {shape['error']:.2f}: {shape['type']}, "
+            f"confidence {shape['confidence']:.2f}."
+        )
+        fit = [
+            shape["floor"] + shape["scale"] * abs(w - shape["optimum"]) ** shape["power"]
+            for w in near["w"]
+        ]
+        data.append(
+            {
+                **{"type": "scatter", "mode": "lines", "name": "fit", "x": near["w"]},
+                "y": _list(fit),
+                **{"line": {"color": PALETTE[1], "width": 1.5, "dash": "dash"}},
+                "hovertemplate": "fit %{y:.4~g}",
+            }
+        )
+    layout = {
+        "xaxis": {"title": {"text": "share of each filter's length"}},
+        "yaxis": {"title": {"text": "training loss"}},
+    }
+    return CurvePlot("The loss curve near the optimum", about, data, layout)
+
+
+def _race(record: dict[str, Any]) -> CurvePlot:
+    data = []
+    for i, placement in enumerate(SYMBOLS):
+        points = [
+            candidate
+            for candidate in record["raced"]
+            if candidate["name"].endswith(f"@{placement}")
+            and isinstance(candidate["first"], int | float)
+        ]
+        if not points:
+            continue
+        data.append(
+            {
+                **{"type": "scatter", "mode": "markers", "name": placement},
+                "x": [_beta(candidate["name"]) for candidate in points],
+                "y": [candidate["first"] for candidate in points],
+                "text": [plotly_text(candidate["name"]) for candidate in points],
+                "marker": {"color": PALETTE[i], "symbol": SYMBOLS[placement], "size": 8},
+                "hovertemplate": "%{text}: %{y:.4~g}",
+            }
+        )
+    score, steps = record["score"]["name"], record["cost"]["first"]
+    return CurvePlot(
+        "The first rung",
+        f"{score.capitalize()} after {steps} steps; circles act on the gradient, diamonds on the momentum.",
+        data,
+        {"xaxis": _log("β"), "yaxis": {"title": {"text": plotly_text(score)}}},
+    )
+
+
+def _beta(name: str) -> float:
+    """Of the function of a setting, which a record has by name alone."""
+    return gaf.parse(name.partition("@")[0]).params[1]
+
+
+def _log(title: str) -> dict[str, Any]:
+    # ticks by their number, not by their distance: values within a decade have labels too
+    return {"type": "log", "title": {"text": title}, "exponentformat": "power", "nticks": 5}
+
+
+def _brief(name: str) -> str:
+    return name if len(name) < 20 else f"…{name[-18:]}"
+
+
+def _short(value: float) -> float | None:
+    """Four digits: what a pixel shows; a logarithm has no place for 0."""
+    return rounded(value, 4) if isinstance(value, int | float) and value > 0 else None
+
+
+def _list(values: list[Any]) -> list[float | None]:
+    return [rounded(v, 8) if isinstance(v, int | float) else None for v in values]

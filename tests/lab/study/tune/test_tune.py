@@ -5,7 +5,7 @@ import pytest
 import gaf
 from gaf.lab.engine.config import OptimizerConfig
 from gaf.lab.engine.run import train
-from gaf.lab.reports.tune_figures import curve_figure
+from gaf.lab.reports.tune_page import curve_figure
 from gaf.lab.study.settings import without_function
 from gaf.lab.study.statistics import paired
 from gaf.lab.study.tune.recommend import Candidate

@@ -8,7 +8,7 @@ import pytest
 from gaf.lab.reports.page import PAGE
 from gaf.lab.reports.tune_page import render, write_page
 from gaf.lab.study.tune.budget import FINAL_SEEDS, MOST
-from tests.browser import Browser, needs_chromium
+from tests.browser import LARGEST_PAGE, Browser, needs_chromium
 
 ROOT = Path(__file__).resolve().parents[4]
 RECORD = json.loads((ROOT / "results" / "tune" / "hard-case.json").read_text("utf-8"))
@@ -16,6 +16,7 @@ RECORD = json.loads((ROOT / "results" / "tune" / "hard-case.json").read_text("ut
 
 def test_it_says_what_was_found():
     page = render(RECORD)
+    assert len(page.encode()) <= LARGEST_PAGE
     assert "gaf.SGD(model.parameters(), lr=0.1" in page
     assert "Gradients vanish" in page
     assert "39045 steps" in page

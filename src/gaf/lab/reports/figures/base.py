@@ -1,17 +1,32 @@
-"""What a figure is: numbers computed once, drawn for print, and told as data."""
+"""What a figure is: numbers computed once, drawn for print and saved, and told as data.
+
+Each file appears whole or not at all.
+"""
 
 from __future__ import annotations
 
+import io
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gaf.common.files import write_whole
 from gaf.functions import Activation, Arctan, Log, Tanh
+from gaf.lab.reports.figures import style
 from gaf.lab.theory.fields import NormClip, ValueClip
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
+
+
+PRINT = ("png", "svg")
+FORMATS = (*PRINT, "html")
+DPI = 300
+# No dates and no program names in a file: the same numbers make the same file.
+METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
 @dataclass(frozen=True)
@@ -73,3 +88,23 @@ def short(value: float) -> str:
     digits, power = f"{value:.1e}".split("e")
     raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"{digits}×10{raised}"
+
+
+def write(figure: Figure, folder: Path, formats: Iterable[str] = PRINT) -> list[Path]:
+    """Write a figure for print in some formats; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for form in formats:
+        paths.append(folder / f"figure-{figure.number}.{form}")
+        write_whole(paths[-1], drawn(figure.draw, form))
+    return paths
+
+
+def drawn(draw: Callable[[], Drawing], form: str) -> bytes:
+    """What a function draws as the bytes of a PNG or SVG file."""
+    import matplotlib
+
+    with matplotlib.rc_context(style.RC):
+        file = io.BytesIO()
+        draw().savefig(file, format=form, dpi=DPI, metadata=METADATA[form])
+    return file.getvalue()

@@ -43,7 +43,7 @@ def surface(axes: Any, x: Tensor, y: Tensor, z: Tensor, limits: tuple[float, flo
 
     wide, deep = x[:, None].expand(z.shape), y[None].expand(z.shape)
     axes.plot_surface(
-        *(each.numpy() for each in (wide, deep, z)),
+        *(grid.numpy() for grid in (wide, deep, z)),
         cmap=MAP,
         vmin=limits[0],
         vmax=limits[1],

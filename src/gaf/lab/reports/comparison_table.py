@@ -1,60 +1,60 @@
-"""The table of a comparison, described once: the terminal, Markdown, LaTeX and the page all read this."""
+"""The table of a comparison, described once: the terminal, Markdown, LaTeX, CSV and the page read this."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 from gaf.lab.reports import numbers
+from gaf.lab.reports.tables import Column, ResultTable, difference_figures, one_line
 from gaf.lab.study.comparison import Comparison, Difference, Row
 from gaf.lab.study.sentences import NOTHING_LEARNED
 
-
-@dataclass(frozen=True)
-class Column:
-    """A column.
-
-    Args:
-        title: its heading.
-        about: what it is, in a sentence.
-        text: a row's entry.
-        note: what belongs to it but is less than it, on a line of its own where there is room.
-        value: what to sort by, None to come last; text sorts by itself where it is unset.
-    """
-
-    title: str
-    about: str
-    text: Callable[[Row], str]
-    value: Callable[[Row], float | None] | None = None
-    note: Callable[[Row], str] = lambda row: ""
-
-    def entry(self, row: Row) -> str:
-        """Text and note on one line."""
-        return f"{self.text(row)} {self.note(row)}".rstrip()
+# What a narrow terminal goes without, in this order.
+EXPENDABLE = (
+    *("gap", "time a step", "steps to baseline"),
+    *("p vs control", "p vs baseline", "vs control"),
+)
 
 
-def columns(comparison: Comparison) -> tuple[Column, ...]:
+def comparison_table(comparison: Comparison) -> ResultTable[Row]:
+    """The table of a comparison."""
+    return ResultTable(
+        comparison.title,
+        columns(comparison),
+        comparison.rows,
+        [_figures(row, comparison) for row in comparison.rows],
+        EXPENDABLE,
+        warning=nothing_learned(comparison),
+    )
+
+
+def columns(comparison: Comparison) -> tuple[Column[Row], ...]:
     """Those that say something in this comparison."""
     n, digits = len(comparison.seeds), numbers.places(comparison)
     name = comparison.score_name
     several = len(comparison.rows) > 1
-    found = [
-        Column("setting", "What was trained.", lambda row: row.setting),
+    shown: list[Column[Row]] = [
+        Column("setting", "What was trained.", lambda row: row.setting, heads_row=True),
         Column(
             name,
             f"The final test score, mean ± standard deviation over {_seeds(n)}; "
             f"{'higher' if comparison.higher_is_better else 'lower'} is better.",
-            lambda row: _score(row, digits),
+            lambda row: numbers.score(row.mean, row.std, digits),
             lambda row: row.mean,
-            lambda row: _lost(row, n),
+            note=lambda row: _lost(row, n),
         ),
     ]
     if several:
-        found += _difference(
-            f"the baseline ({comparison.baseline})", "baseline", lambda row: row.vs_baseline, digits
+        shown += _difference(
+            f"the baseline ({comparison.baseline})",
+            "baseline",
+            lambda row: row.vs_baseline,
+            digits,
+            drawn=True,
         )
     if any(row.vs_control for row in comparison.rows):
-        found += _difference(
+        shown += _difference(
             "its matched control, which replaces f by its slope: what f adds to a change of scale",
             "control",
             lambda row: row.vs_control,
@@ -63,7 +63,7 @@ def columns(comparison: Comparison) -> tuple[Column, ...]:
     gaps = [row.train_test_gap for row in comparison.rows]
     if any(gap is not None for gap in gaps):
         places = numbers.decimals(gaps)
-        found.append(
+        shown.append(
             Column(
                 "gap",
                 "Test loss minus training loss at the end.",
@@ -71,7 +71,7 @@ def columns(comparison: Comparison) -> tuple[Column, ...]:
                 lambda row: row.train_test_gap,
             )
         )
-    found.append(
+    shown.append(
         Column(
             "time a step",
             "Median over seeds, with other runs beside it.",
@@ -80,23 +80,35 @@ def columns(comparison: Comparison) -> tuple[Column, ...]:
         )
     )
     if several:
-        found += [
-            Column(
-                "steps to baseline",
-                "Steps until the baseline's final test score was reached, median over seeds; "
-                "in brackets on how many seeds, where not on all.",
-                lambda row: numbers.NOTHING if comparison.rows[0].at_chance else _reached(row),
-                lambda row: row.steps_to_baseline,
-                lambda row: f"({row.reached} of {n})" if 0 < row.reached < n else "",
-            ),
-            Column("verdict", "Against the baseline, after the correction.", _verdict),
-        ]
-    return tuple(found)
+        shown.extend(
+            [
+                Column(
+                    "steps to baseline",
+                    "Steps until the baseline's final test score was reached, median over seeds; "
+                    "in brackets on how many seeds, where not on all.",
+                    lambda row: numbers.NOTHING if comparison.rows[0].at_chance else _reached(row),
+                    lambda row: row.steps_to_baseline,
+                    note=lambda row: f"({row.reached} of {n})" if 0 < row.reached < n else "",
+                ),
+                Column(
+                    "verdict",
+                    "Against the baseline, after the correction.",
+                    _verdict,
+                    verdict=lambda row: row.verdict,
+                ),
+            ]
+        )
+    return tuple(shown)
 
 
 def _difference(
-    what: str, short: str, of: Callable[[Row], Difference | None], digits: int
-) -> list[Column]:
+    what: str,
+    short: str,
+    of: Callable[[Row], Difference | None],
+    digits: int,
+    *,
+    drawn: bool = False,
+) -> list[Column[Row]]:
     def corrected(row: Row) -> float | None:
         difference = of(row)
         return None if difference is None else difference.p_corrected
@@ -111,7 +123,8 @@ def _difference(
             f"Difference to {what}: paired by seed, with its 95 % interval.",
             lambda row: numbers.fixed(mean(row), digits, sign=True),
             mean,
-            lambda row: numbers.interval(of(row), digits),
+            note=lambda row: numbers.interval(of(row), digits),
+            difference=of if drawn else lambda row: None,
         ),
         Column(
             f"p vs {short}",
@@ -122,19 +135,11 @@ def _difference(
     ]
 
 
-def _score(row: Row, digits: int) -> str:
-    if row.mean is None:
-        return numbers.NOTHING
-    spread = "" if row.std is None else f" ± {numbers.fixed(row.std, digits)}"
-    return numbers.fixed(row.mean, digits) + spread
-
-
 def _lost(row: Row, n: int) -> str:
-    notes = [f"{row.diverged} of {n} diverged"] if row.diverged else []
     failed = sum(map(bool, row.failed.values()))  # without an error a seed was not run at all
-    notes += [f"{failed} of {n} failed"] if failed else []
-    notes += [f"{len(row.failed) - failed} of {n} not run"] if len(row.failed) > failed else []
-    return f"({', '.join(notes)})" if notes else ""
+    counts = {"diverged": row.diverged, "failed": failed, "not run": len(row.failed) - failed}
+    note = numbers.counted(counts, n)
+    return f"({note})" if note else ""
 
 
 def _verdict(row: Row) -> str:
@@ -163,3 +168,23 @@ def _reached(row: Row) -> str:
 
 def _seeds(n: int) -> str:
     return "1 seed" if n == 1 else f"{n} seeds"
+
+
+def _figures(row: Row, comparison: Comparison) -> dict[str, Any]:
+    return {
+        "setting": one_line(row.setting),
+        "kind": row.kind,
+        "mean": row.mean,
+        "std": row.std,
+        "diverged": row.diverged,
+        "failed": len(row.failed),
+        **difference_figures("vs_baseline", row.vs_baseline),
+        "control": one_line(row.control or ""),
+        **difference_figures("vs_control", row.vs_control),
+        "train_test_gap": row.train_test_gap,
+        "seconds_per_step": row.seconds_per_step,
+        "steps_to_baseline": row.steps_to_baseline,
+        "reached": row.reached,
+        "verdict": row.verdict,
+        **{f"seed_{seed}": score for seed, score in zip(comparison.seeds, row.scores, strict=True)},
+    }

@@ -102,16 +102,15 @@ function drawSurface(settings, made, paths) {
       x: drawn.map((point) => point[0]), y: drawn.map((point) => point[1]), z: drawn.map((point) => heightAt(face, point) + lift),
       line: { color: COLORS[k], width: 5 }, marker: { size: 2.5, color: COLORS[k] } });
   });
-  const font = { family: "system-ui, sans-serif", size: 12 };
   const margin = { l: 46, r: 8, t: 8, b: 40 };
   const range = [-settings.radius, settings.radius];
-  Plotly.react("flat", flat, { font, margin, showlegend: false, uirevision: "flat",
+  Plotly.react("flat", flat, themed({ margin, showlegend: false, uirevision: "flat",
     xaxis: { title: { text: "w₁" }, range, constrain: "domain" },
-    yaxis: { title: { text: "w₂" }, range, scaleanchor: "x", constrain: "domain" } }, plotOptions);
+    yaxis: { title: { text: "w₂" }, range, scaleanchor: "x", constrain: "domain" } }), plotOptions);
   const axisOf = (text) => ({ title: { text }, nticks: 5 });
-  Plotly.react("solid", solid, { font, margin: { l: 0, r: 0, t: 0, b: 0 }, showlegend: false, uirevision: "solid",
+  Plotly.react("solid", solid, themed({ margin: { l: 0, r: 0, t: 0, b: 0 }, showlegend: false, uirevision: "solid",
     scene: { xaxis: axisOf("w₁"), yaxis: axisOf("w₂"), zaxis: axisOf("height"),
-      camera: { eye: { x: 1.15, y: -1.35, z: 1.35 } } } }, plotOptions);
+      camera: { eye: { x: 1.15, y: -1.35, z: 1.35 } } } }), plotOptions);
   byId("what").textContent =
     name === "original" ? "The loss itself."
     : face.residual ? `After ${name} the field is no gradient, so no loss has it. Shown is the surface that fits it best, with ${(100 * face.residual).toFixed(0)} % of the field left over.`
@@ -164,16 +163,16 @@ function drawCurves(settings) {
   const f = (x) => Math.sign(x) * FUNCTIONS[settings.name].field(Math.abs(x), settings.alpha, settings.beta);
   const traces = [];
   Object.entries(CURVES).forEach(([name, slope], k) => {
-    const color = ["#000000", "#0072B2", "#D55E00"][k];
+    const color = shade(["ink", "colour-0", "colour-1"][k]);
     for (const [label, act, dash] of [[name, (x) => x, "solid"], [`${name}, after ${settings.name}`, f, "dot"]]) {
       const { w, values } = curve(slope, act, REACH, 321);
       const unit = dash === "solid" ? 1 : values[w.findIndex((x) => x > 1 - 1e-9)];
       traces.push({ type: "scatter", mode: "lines", name: label, x: w, y: values.map((y) => y / unit), line: { color, dash, width: 2.2 } });
     }
   });
-  Plotly.react("curves", traces, { font: { family: "system-ui, sans-serif", size: 12 }, uirevision: "curves",
+  Plotly.react("curves", traces, themed({ uirevision: "curves",
     margin: { l: 46, r: 8, t: 8, b: 40 }, legend: { orientation: "h", y: -0.16 },
-    xaxis: { title: { text: "w" } }, yaxis: { title: { text: "loss" }, range: [0, 3] } }, plotOptions);
+    xaxis: { title: { text: "w" } }, yaxis: { title: { text: "loss" }, range: [0, 3] } }), plotOptions);
 }
 
 function draw() {
@@ -228,7 +227,8 @@ function begin() {
   });
   byId("scene").addEventListener("change", draw);
   draw();
+  redraw(draw);
   if (asked === "curves") byId("curves").scrollIntoView();
 }
 
-begin();
+plotlyLoaded.then(begin);

@@ -1,7 +1,7 @@
-"""The formulas of functions and loss curves in JavaScript, printed from the expressions Python uses.
+"""The page to play with: one HTML file that asks nobody for anything.
 
-Nobody writes a formula twice: a function's symbolic form, its derivative and its integral by sympy become the
-code that the page runs.
+Nobody writes a formula twice: what the scripts in ``templates/`` compute with is printed as JavaScript from
+the expressions that Python uses: a function's symbolic form, its derivative and its integral by sympy.
 """
 
 from __future__ import annotations
@@ -9,12 +9,41 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 
-from gaf.functions import Activation, function_type, names
+from markupsafe import Markup
+
+from gaf.functions import Activation, Arctan, function_type, names
 from gaf.lab.landscape import closed_form
 from gaf.lab.landscape.closed_form import without_overflow
+from gaf.lab.reports import html
+from gaf.lab.reports.figures.base import Settings
+from gaf.lab.reports.figures.losses import CURVATURE, CURVES, REACH
 from gaf.lab.theory.problems import Separable, quadratic
 
+STEPS, MOMENTUM = 60, 0.7  # what the sliders begin with
+SADDLE_RADIUS = 0.058  # of the box where arctan(0.1, 20) enlarges every gradient of the saddle
 PARAMETERS = ("alpha", "beta")  # what the page has sliders for
+
+
+def page(settings: Settings, scene: str = "bowl") -> str:
+    """The page, opened on a scene: bowl, saddle or curves."""
+    f = Arctan(settings.alpha, settings.beta)
+    first = {
+        "alpha": settings.alpha,
+        "beta": settings.beta,
+        "norm": settings.norm,
+        "steps": STEPS,
+        "momentum": MOMENTUM,
+    }
+    generated = {
+        "FUNCTIONS": functions(),
+        "CURVES": curves(CURVES),
+        "REACH": json.dumps(REACH),
+        "SADDLE": json.dumps(f.crossover / CURVATURE if f.slope > 1 else SADDLE_RADIUS),
+        "FIRST": json.dumps(first),
+        "OPEN": json.dumps(scene),
+    }
+    code = Markup("".join(f"const {name} = {text};\n" for name, text in generated.items()))
+    return html.render("explore.html.jinja", scripts=(code, "surface.js", "explore.js"))
 
 
 def functions() -> str:
@@ -23,7 +52,7 @@ def functions() -> str:
     A registered function is on the page if it has a symbolic form and the parameters alpha and beta.
     """
     known = (function_type(name) for name in names())
-    entries = [_function(each()) for each in known if _is_drawable(each)]
+    entries = [_function(kind()) for kind in known if _is_drawable(kind)]
     return "{\n" + ",\n".join(entries) + "\n}"
 
 
@@ -40,7 +69,7 @@ def curves(losses: dict[str, Separable]) -> str:
 
 
 def _is_drawable(kind: type[Activation]) -> bool:
-    return kind.symbolic is not None and tuple(each.name for each in fields(kind)) == PARAMETERS
+    return kind.symbolic is not None and tuple(field.name for field in fields(kind)) == PARAMETERS
 
 
 def _function(f: Activation) -> str:
