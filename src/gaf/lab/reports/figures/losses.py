@@ -9,7 +9,7 @@ import torch
 from gaf.common.errors import GafError
 from gaf.functions import Arctan
 from gaf.lab.landscape import Measured, Surface, compare, equivalent
-from gaf.lab.landscape.compare import DISTANCES
+from gaf.lab.landscape.equivalent import DISTANCES
 from gaf.lab.reports.figures import style
 from gaf.lab.reports.figures.base import Figure, Settings, short
 from gaf.lab.theory.conditioning import Box
