@@ -14,8 +14,7 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.failing import said_in_a_sentence
-from gaf.lab.cli.trained import NAME, trained, trained_in
+from gaf.lab.cli.trainings import NAME, trained, trained_in
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig
@@ -62,12 +61,11 @@ def train(
 
     Example: gaf train digits-cnn-sgdm --set optimizer.lr=0.1 --seed 1
     """
-    with said_in_a_sentence():
-        if show_list:
-            return _list(name, as_json)
-        config = _config(name, changes or [], seed, task, resume, out)
-        folder = resume or out or Path("runs") / f"{config.name}-seed{config.seed}"
-        return _train(config, folder, as_json)
+    if show_list:
+        return _list(name, as_json)
+    config = _config(name, changes or [], seed, task, resume, out)
+    folder = resume or out or Path("runs") / f"{config.name}-seed{config.seed}"
+    return _train(config, folder, as_json)
 
 
 def _list(within: str | None, as_json: bool) -> int:

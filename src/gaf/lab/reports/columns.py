@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gaf.lab.reports import numbers
-from gaf.lab.study.comparison import Comparison, Difference, Row
-from gaf.lab.study.sentences import NOTHING_LEARNED
+from gaf.lab.study.judge import NOTHING_LEARNED
+from gaf.lab.study.results import Comparison, Difference, Row
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ STEM = "landscape"
 
 
 def write_all(found: dict[str, Any], folder: Path) -> list[Path]:
-    """Write the files of what :func:`gaf.lab.study.tune.surroundings.look` found; returns their paths."""
+    """Write the files of what :func:`gaf.lab.study.landscape.look` found; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     around: Any = Around(found)  # has draw(), which is all of a figure that is needed
     contents = {f"{STEM}.{form}": drawn(around, form) for form in PRINT}

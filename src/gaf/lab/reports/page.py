@@ -13,7 +13,7 @@ from gaf.lab.reports.html import Html, tag
 from gaf.lab.reports.plain_page import document, plots
 from gaf.lab.reports.shape import shapes
 from gaf.lab.reports.style import styles
-from gaf.lab.study.comparison import Comparison
+from gaf.lab.study.results import Comparison
 
 PAGE = "report.html"
 

@@ -12,7 +12,7 @@ from typing import Any
 from gaf.lab.reports.columns import Column, columns, nothing_learned
 from gaf.lab.reports.html import Html, join, tag
 from gaf.lab.reports.style import INK, Style
-from gaf.lab.study.comparison import Comparison, Difference, Row
+from gaf.lab.study.results import Comparison, Difference, Row
 
 ORDER = ("failed", "better", "worse", "no difference", "nothing learned", "baseline")
 WHISKER = (120, 12)  # width and height of a drawn interval, in pixels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gaf.lab.study.comparison import Comparison
+from gaf.lab.study.results import Comparison
 
 # Told apart also by most who do not see all colours (after Okabe and Ito, darkened for thin lines).
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#3aa0dd", "#a8330f", "#b5568f", "#8a6d00", "#7a3e9d")

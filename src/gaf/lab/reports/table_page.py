@@ -14,8 +14,7 @@ from gaf.lab.reports.html import Html, join, tag
 from gaf.lab.reports.page import PAGE
 from gaf.lab.reports.plain_page import document
 from gaf.lab.reports.table_columns import TableColumn, columns, main_and_note, number, word
-from gaf.lab.study.comparison import Difference
-from gaf.lab.study.table.found import Filled, Line, Scores
+from gaf.lab.study.results import Difference, Filled, Line, Scores
 
 TEXTS = {
     "table.md": table_text.markdown,

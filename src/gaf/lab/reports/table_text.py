@@ -14,8 +14,7 @@ from rich.text import Text
 
 from gaf.lab.reports.table_columns import TableColumn, columns, word
 from gaf.lab.reports.tables import COLOURS, LATEX, MARKDOWN, fitted, one_line
-from gaf.lab.study.comparison import Difference
-from gaf.lab.study.table.found import Filled, Line, Scores
+from gaf.lab.study.results import Difference, Filled, Line, Scores
 
 # What a narrow terminal goes without, in this order.
 LEAST = ("paper top5", "top5", "verdict", "paper's gain", "control")

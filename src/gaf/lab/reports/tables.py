@@ -16,7 +16,7 @@ from rich.text import Text
 
 from gaf.common.texts import printable
 from gaf.lab.reports.columns import Column, columns, nothing_learned
-from gaf.lab.study.comparison import Comparison, Difference, Row
+from gaf.lab.study.results import Comparison, Difference, Row
 
 # What a narrow terminal goes without, in this order.
 LEAST = ("gap", "time a step", "steps to baseline", "p vs control", "p vs baseline", "vs control")

@@ -16,7 +16,7 @@ from gaf.lab.reports.tune_figures import figures
 
 
 def write_page(found: dict[str, Any], folder: Path) -> Path:
-    """Write the page of a record (see :mod:`gaf.lab.study.tune.record`), whole or not at all."""
+    """Write the page of a record (see :class:`gaf.lab.study.results.Tuned`), whole or not at all."""
     path = folder / PAGE
     write_whole(path, render(found).encode("utf-8", "replace"))
     return path

@@ -21,10 +21,10 @@ from pydantic import ValidationError
 
 import gaf
 from gaf.common.errors import GafError
-from gaf.common.texts import did_you_mean
+from gaf.common.texts import did_you_mean, near_names
 from gaf.functions.registry import names as function_names
 from gaf.lab.engine.config import OptimizerConfig, RunConfig, explain, matched_control
-from gaf.lab.study.comparison import Kind
+from gaf.lab.study.results import Kind
 
 BASELINE, TUNED, PRESETS = "baseline", "tuned", "presets"
 ADAM_RATE = 1e-3  # torch's default: the paper gives none
@@ -149,17 +149,17 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
     if text == "centralize":
         return text, {"centralize": True}
     if found := RATE.fullmatch(text):
-        return f"lr x{_short(float(found[1]))}", {"lr": rule.lr * float(found[1])}
+        return f"lr x{short(float(found[1]))}", {"lr": rule.lr * float(found[1])}
     if found := ADAM.fullmatch(text):
         rate = float(found[2] or ADAM_RATE)
-        name = found[1] if rate == ADAM_RATE else f"{found[1]}({_short(rate)})"
+        name = found[1] if rate == ADAM_RATE else f"{found[1]}({short(rate)})"
         sgds = {"momentum": 0.0, "dampening": 0.0, "nesterov": False}
         return name, {"name": found[1], "lr": rate, **sgds}
     if found := THRESHOLD.fullmatch(text):
         if found[2] is None and found[1] != "normalize":
             raise GafError(f"the setting {text!r} lacks its threshold, as in '{text}-0.1'")
         number = float(found[2] or 1)
-        name = text if found[2] is None else f"{found[1]}-{_short(number)}"
+        name = text if found[2] is None else f"{found[1]}-{short(number)}"
         return name, {found[1].replace("-", "_"): number}
     return _function(rule, text)
 
@@ -170,10 +170,8 @@ def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
     auto = gaf.Auto.named(function)
     if auto is None and word.lower() not in function_names():
         known = (*EXAMPLES, *function_names())
-        hint = did_you_mean(text, known)
-        if not hint.startswith("; did you mean"):
-            hint = did_you_mean(word, known)
-        raise GafError(f"unknown setting {text!r}{hint}")
+        nearer = text if near_names(text, known) else word
+        raise GafError(f"unknown setting {text!r}{did_you_mean(nearer, known)}")
     activation = spelled(auto or gaf.parse(function))
     where = placement or (auto.placement if auto else rule.where)
     return f"{activation}@{where}", {"activation": activation, "placement": where}
@@ -187,15 +185,15 @@ def spelled(f: gaf.Activation | gaf.Auto) -> str:
         ('arctan(0.1, 20)', 'auto', 'auto(0.1, decay=0.9)')
     """
     if not isinstance(f, gaf.Auto):
-        return f"{f.name}({', '.join(map(_short, f.params))})"
+        return f"{f.name}({', '.join(map(short, f.params))})"
     given = [
-        (f"{field.name}=" if field.name != "step" else "") + _short(value)
+        (f"{field.name}=" if field.name != "step" else "") + short(value)
         for field, value in zip(fields(f), f.params, strict=True)
         if value != field.default
     ]
     return f"{f.name}({', '.join(given)})" if given else f.name
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """A number as one types it: 20, not 20.0."""
     return str(int(number)) if number == int(number) and abs(number) < 1e15 else repr(number)

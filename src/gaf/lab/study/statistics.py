@@ -76,6 +76,11 @@ def paired(scores: Sequence[float | None], reference: Sequence[float | None]) ->
     return Paired(mean, std, mean - half, mean + half, p, n)
 
 
+def share_a_seed(scores: Sequence[float | None], reference: Sequence[float | None]) -> bool:
+    """Whether there is a seed on which both ran to the end."""
+    return any(None not in pair for pair in zip(scores, reference, strict=True))
+
+
 def _mean(values: Sequence[float]) -> float:
     """NaN where inf meets -inf, which fsum would refuse."""
     return sum(values) / len(values)

@@ -98,6 +98,29 @@ class Probe:
         per_step = [max(layer.gradient[i].max for layer in self.layers) for i in range(self.steps)]
         return 1 + per_step.index(max(per_step))
 
+    def record(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "steps": self.steps,
+            "of": self.of,
+            "largest": self.largest(),
+            "when": self.when,
+            "spread": self.spread,
+            "losses": list(self.losses),
+            "quantiles": list(QUANTILES),
+            "layers": [
+                {
+                    "name": layer.name,
+                    "shape": list(layer.shape),
+                    "weight": layer.weight,
+                    "max": [sizes.max for sizes in layer.gradient],
+                    "gradient": [layer.typical(quantile=q) for q in QUANTILES],
+                    "momentum": [layer.typical("momentum", q) for q in QUANTILES],
+                }
+                for layer in self.layers
+            ],
+        }
+
 
 def length(total: int) -> int:
     """How many steps of a training a probe takes.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import gaf
@@ -18,7 +18,9 @@ from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.folder import Result
 from gaf.lab.study import settings
 from gaf.lab.study.grid import RUNS, Executor, Outcome, Watch, digest, run_grid
-from gaf.lab.study.statistics import Paired, Verdict, holm, paired, verdict
+from gaf.lab.study.judge import differences
+from gaf.lab.study.results import Reference
+from gaf.lab.study.statistics import paired
 from gaf.lab.study.tune.budget import FINAL_SEEDS, FIRST_SEEDS, SECOND_SEEDS, Budget, squeezed
 from gaf.lab.study.tune.recommend import Candidate, Recommendation
 
@@ -38,24 +40,14 @@ class Raced:
 
 
 @dataclass(frozen=True)
-class Against:
-    """The winner beside a reference over the final's seeds."""
-
-    name: str
-    scores: tuple[float | None, ...]
-    difference: Paired
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
 class SearchOutcome:
     """What came of a search."""
 
     raced: tuple[Raced, ...]  # best first
     winner: Candidate
     scores: tuple[float | None, ...]
-    baseline: Against
-    control: Against
+    baseline: Reference
+    control: Reference
     score_name: str
     higher_is_better: bool
     steps: int  # counted, the probe included
@@ -88,6 +80,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.base = bare(self.config)
+        self._settings: dict[str, str] = {}  # names by digest
 
     def baselines(self) -> list[Result]:
         """The baseline over the final's seeds, which also gives the curve near an optimum."""
@@ -95,11 +88,11 @@ class Search:
             [self._config(settings.BASELINE, seed, self.budget.final) for seed in FINAL_SEEDS],
             "the baseline",
         )
-        found = [each.result for each in outcomes if each.result]
-        if not found:
+        ended = [outcome.result for outcome in outcomes if outcome.result]
+        if not ended:
             raise GafError(f"no run of the baseline came to an end: {outcomes[0].error}")
-        self.higher_is_better = found[0].higher_is_better
-        return found
+        self.higher_is_better = ended[0].higher_is_better
+        return ended
 
     def race(self, recommendation: Recommendation) -> SearchOutcome:
         """All rungs, and the final."""
@@ -159,20 +152,23 @@ class Search:
             name: tuple(map(_score, outcomes[i * n : (i + 1) * n])) for i, name in enumerate(names)
         }
         mine = scores[winner.name]
-        differences = {name: paired(mine, scores[name]) for name in names[1:]}
-        corrected = holm({name: each.p for name, each in differences.items()})
-        against = {
-            name: Against(
-                name, scores[name], each, verdict(each, corrected[name], self.higher_is_better)
+        pairs = {(winner.name, name): paired(mine, scores[name]) for name in names[1:]}
+        baseline, control = (
+            Reference(
+                name=name,
+                scores=scores[name],
+                **asdict(pairs[key]),
+                verdict=difference.verdict,
             )
-            for name, each in differences.items()
-        }
+            for key, difference in differences(pairs, self.higher_is_better).items()
+            for name in (difference.against,)
+        )
         return SearchOutcome(
             raced=tuple(raced),
             winner=winner,
             scores=mine,
-            baseline=against[names[1]],
-            control=against[names[2]],
+            baseline=baseline,
+            control=control,
             score_name=score_name,
             higher_is_better=self.higher_is_better,
             steps=self.budget.probe + sum(self.counted.values()),
@@ -181,16 +177,20 @@ class Search:
     def _config(self, name: str, seed: int, steps: int) -> RunConfig:
         made = settings.make(self.base, name)
         short = squeezed(made.config, steps, self.budget.total)
-        return short.model_copy(update={"name": f"{self.base.name}: {made.name}", "seed": seed})
+        config = short.model_copy(update={"name": f"{self.base.name}: {made.name}", "seed": seed})
+        self._settings[digest(config)] = made.name
+        return config
 
     def _run(self, configs: Sequence[RunConfig], title: str) -> list[Outcome]:
-        found = run_grid(configs, self.folder / RUNS, self.executor, self.watch(title))
+        watch = self.watch(title)
+        watch.settings(self._settings)
+        outcomes = run_grid(configs, self.folder / RUNS, self.executor, watch)
         for config in configs:
             key = digest(config)
-            result = found[key].result
+            result = outcomes[key].result
             # a run that failed may have trained up to its end: it counts as if it had
             self.counted[key] = result.steps if result else config.iterations or self.budget.total
-        return [found[digest(config)] for config in configs]
+        return [outcomes[digest(config)] for config in configs]
 
     def _ordered(self, raced: list[Raced], score: Callable[[Raced], float | None]) -> list[Raced]:
         """Best first; of equally good ones, the one that was raced first."""
@@ -247,7 +247,7 @@ class Neighbours:
 
     def ask(self, count: int, known: set[str]) -> list[Candidate]:
         """New candidates, none of them known."""
-        found: dict[str, Candidate] = {}
+        new: dict[str, Candidate] = {}
         for _ in range(ASKED * count):
             trial = self._study.ask(self._space)
             values = trial.params
@@ -255,12 +255,12 @@ class Neighbours:
                 *(float(f"{values[key]:.1e}") for key in ("alpha", "beta"))
             )
             candidate = Candidate(function, values["placement"], "neighbour found by Optuna")
-            if candidate.name not in known and candidate.name not in found:
-                found[candidate.name] = candidate
+            if candidate.name not in known and candidate.name not in new:
+                new[candidate.name] = candidate
                 self._asked[candidate.name] = trial
-            if len(found) == count:
+            if len(new) == count:
                 break
-        return list(found.values())
+        return list(new.values())
 
     def tell(self, raced: Sequence[Raced]) -> None:
         """What came of candidates, asked for or not."""

@@ -1,13 +1,13 @@
-"""What a comparison found, as frozen data: what the table, the page and the JSON file are made of.
+"""What studies found, as frozen data: what tables, pages and JSON files are made of.
 
-It is written as ``comparison.json`` into the comparison's folder, beside ``runs/`` with a folder for each.
-Curves and gradient statistics stay in the run folders: ``comparison.runs`` names them.
+A comparison, a table of the paper and a tuning each are one file in a folder of their own, beside ``runs/``
+with a folder for each run. Curves and gradient statistics stay in the run folders.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -15,8 +15,6 @@ from gaf.common.errors import GafError
 from gaf.common.files import write_json
 from gaf.lab.engine import config as configs
 from gaf.lab.engine.config import Config, Number, Whole
-
-COMPARISON = "comparison.json"
 
 Kind = Literal["baseline", "tuned", "control", "function", "rule"]
 
@@ -126,6 +124,7 @@ class Comparison(Config):
     """
 
     noun: ClassVar[str] = "comparison"
+    file: ClassVar[str] = "comparison.json"
 
     title: str
     task: str
@@ -163,20 +162,193 @@ class Comparison(Config):
         return tuple(run for run in self.runs if run.setting == name)
 
 
-def write(comparison: Comparison, folder: Path) -> Path:
+class Scores(Config):
+    """Runs of one config over the table's seeds, in percent.
+
+    Args:
+        recipe: the name of the config.
+        values: one for each seed; None where a run failed or has not run.
+        mean, std: of the values there are; None where there are none, or too few.
+        diverged: how many did; their score is the worst there is.
+        failed: the error of each run that failed, by seed.
+        not_run: seeds that have not come to an end.
+        folders: of the runs, by seed, seen from the table's.
+    """
+
+    recipe: str
+    values: tuple[Number | None, ...]
+    mean: Number | None
+    std: Number | None
+    diverged: Whole
+    failed: dict[Whole, str]
+    not_run: tuple[Whole, ...]
+    folders: dict[Whole, str]
+
+
+class Beside(Config):
+    """Another figure of the same trainings, such as top5: the paper's and ours."""
+
+    paper: Number
+    ours: Number | None
+
+
+class Line(Config):
+    """A cell of the paper, what it prints, and what we found.
+
+    ``gain`` is ours minus that of the row's training without f, ``beyond`` ours minus the matched control:
+    what f adds to a change of scale. ``paper_gain`` is the paper's difference to its own baseline. Where
+    neither it nor the training without f has ``learned`` anything, differences have no meaning.
+    """
+
+    data: str
+    model: str
+    setting: str
+    paper: Number
+    paper_gain: Number | None
+    ours: Scores
+    gain: Difference | None
+    control: Scores | None
+    beyond: Difference | None
+    beside: dict[str, Beside]
+    learned: bool = True
+
+
+class Filled(Config):
+    """A table with the paper's numbers and ours.
+
+    ``comparisons`` is the number of differences that p-values are corrected for. ``about`` says what was
+    trained, ``changes`` what of that was changed by hand.
+    """
+
+    noun: ClassVar[str] = "table"
+    file: ClassVar[str] = "table.json"
+
+    name: str
+    title: str
+    scale: Literal["small", "full"]
+    placement: str | None
+    seeds: Annotated[tuple[Whole, ...], Field(min_length=1)]
+    score_name: str
+    about: str
+    changes: tuple[str, ...]
+    lines: Annotated[tuple[Line, ...], Field(min_length=1)]
+    comparisons: Whole
+    command: tuple[str, ...]
+    environment: dict[str, JsonValue]
+    created: str  # ISO 8601, UTC
+
+    @model_validator(mode="after")
+    def _whole(self) -> Filled:
+        scores = (cell for line in self.lines for cell in (line.ours, line.control) if cell)
+        if any(len(cell.values) != len(self.seeds) for cell in scores):
+            raise GafError("a cell does not have a score for each seed")
+        return self
+
+    @property
+    def finished(self) -> bool:
+        """Whether every run has come to an end, good or bad."""
+        return not any(
+            scores.not_run for line in self.lines for scores in (line.ours, line.control) if scores
+        )
+
+
+class RacedCandidate(Config):
+    """A candidate of a tuning, where it comes from, and its scores in the rungs; None where a run failed."""
+
+    name: str
+    source: str
+    first: Number | None = None
+    second: tuple[Number | None, ...] = ()
+
+
+class Reference(Config):
+    """What the winner of a tuning is compared with: its scores, and the winner minus them, seed by seed."""
+
+    name: str
+    scores: tuple[Number | None, ...]
+    mean: Number
+    std: Number
+    low: Number
+    high: Number
+    p: Number
+    n: Whole
+    verdict: Literal["better", "worse", "no difference"]
+
+
+class NamedCandidate(Config):
+    """A candidate by the name of its setting, and where it comes from."""
+
+    name: str
+    source: str
+
+
+class TuningCost(Config):
+    """What a tuning took, in steps of the optimizer, beside what it planned (see tune/budget.py)."""
+
+    steps: Whole
+    in_full: Whole
+    share: Number
+    total: Whole
+    probe: Whole
+    candidates: Whole
+    kept: Whole
+    first: Whole
+    second: Whole
+    final: Whole
+
+
+class FinalScores(Config):
+    """The winner's scores in the final, by seed."""
+
+    name: str
+    higher_is_better: bool
+    seeds: tuple[Whole, ...]
+    winner: tuple[Number | None, ...]
+
+
+class Tuned(Config):
+    """What came of a tuning.
+
+    ``line`` is what to copy into a training script, ``reasons`` are (subject, sentence). ``against`` are the
+    baseline and the matched control. ``probe`` and ``curve`` hold what the page draws.
+    """
+
+    noun: ClassVar[str] = "tuning"
+    file: ClassVar[str] = "tune.json"
+
+    title: str
+    task: str
+    verdict: str
+    helps: bool
+    line: str
+    winner: NamedCandidate
+    recommended: NamedCandidate
+    reasons: tuple[tuple[str, str], ...]
+    cost: TuningCost
+    seconds: Number
+    score: FinalScores
+    against: tuple[Reference, ...]
+    raced: tuple[RacedCandidate, ...]  # best first
+    probe: dict[str, Any]
+    curve: dict[str, Any]
+    command: tuple[str, ...]
+    created: str
+    environment: dict[str, JsonValue]
+
+
+Study = TypeVar("Study", Comparison, Filled, Tuned)
+
+
+def write(study: Comparison | Filled | Tuned, folder: Path) -> Path:
     """Write it, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / COMPARISON, comparison.model_dump(mode="python"))
-    return folder / COMPARISON
+    write_json(folder / study.file, study.model_dump(mode="python"))
+    return folder / study.file
 
 
-def read(folder: Path) -> Comparison:
-    """The comparison in a folder; GafError says in one sentence what is wrong."""
-    path = folder / COMPARISON
+def read(folder: Path, kind: type[Study]) -> Study:
+    """What a folder holds of a kind; GafError says in one sentence what is wrong."""
+    path = folder / kind.file
     if not path.is_file():
-        raise GafError(f"{folder} holds no comparison: there is no {COMPARISON}")
-    from gaf.lab.study.sentences import sentences
-
-    found = configs.read_file(path, Comparison)
-    # what is said follows from the record, and may be said otherwise than when it was written
-    return found.model_copy(update={"rows": sentences(found.rows, found.tuning)})
+        raise GafError(f"{folder} holds no {kind.noun}: there is no {kind.file}")
+    return configs.read_file(path, kind)
