@@ -92,8 +92,8 @@ def finish(configs: Iterable[RunConfig], runs: Path) -> list[Path]:
 def compare_again(folder: Path) -> tuple[list[Path], Callable[[], None]]:
     """What ``gaf compare`` reads when it goes on: all runs are finished."""
     plan = Plan(recipes.get("digits-cnn-sgdm"), ("arctan(0.1, 20)",), (0, 1))
-    entries = plan.entries()
-    configs = [plan.run(entry.setting, seed) for entry in entries for seed in plan.seeds]
+    by_setting = plan.runs([entry.setting for entry in plan.entries()], plan.seeds)
+    configs = [config for several in by_setting.values() for config in several]
     runs = finish(configs, folder / RUNS)
     compare(plan, folder, Refusing())
     files = [folder / "comparison.json"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -71,3 +72,9 @@ def run(args: Sequence[str]) -> int:
     except OSError as error:
         return _unwritten(error)
     return status if isinstance(status, int) else 0
+
+
+def main() -> None:
+    """Run the command with the arguments of this process, and exit."""
+    warnings.showwarning = terminal.warn
+    sys.exit(run(sys.argv[1:]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,11 +28,12 @@ from gaf.lab.study.settings import (
     BASELINE,
     TUNED,
     Setting,
+    at_rate,
     control,
     make,
-    scaled,
     without_function,
 )
+from gaf.lab.study.statistics import mean
 
 # What any answer to "does it help?" has to stand beside, two functions, one of them bounded, and Auto.
 SETTINGS = (
@@ -204,25 +204,23 @@ def _tune(
     """The learning rate that did best on the tuning seeds; of equally good ones that nearest to the given."""
     if TUNED not in plan.settings:
         return None, None
-    settings = {
-        factor: Setting(f"lr x{factor:g}", "rule", scaled(plan.base, factor)) for factor in FACTORS
-    }
-    runs = plan.runs(settings.values(), TUNING_SEEDS)
+    settings = [at_rate(plan.base, factor) for factor in FACTORS]
+    runs = plan.runs(settings, TUNING_SEEDS)
     order = [run for several in runs.values() for run in several]
     outcomes = _outcomes(runs, order, folder, executor, watch)
     tried: dict[float, float | None] = {}
     higher_is_better = True
-    for factor, setting in settings.items():
+    for setting in settings:
         ended = [outcome.result for outcome in outcomes[setting.name] if outcome.result]
         higher_is_better = ended[0].higher_is_better if ended else higher_is_better
-        tried[factor] = sum(result.score for result in ended) / len(ended) if ended else None
+        tried[setting.factor] = mean([result.score for result in ended]) if ended else None
     best = _best(tried, higher_is_better)
     tuning = Tuning(
         seeds=TUNING_SEEDS,
         tried={f"x{factor:g}": score for factor, score in tried.items()},
         chosen=f"x{best:g}",
     )
-    return tuning, scaled(plan.base, best)
+    return tuning, at_rate(plan.base, best).config
 
 
 def _best(tried: Mapping[float, float | None], higher_is_better: bool) -> float:
@@ -264,7 +262,7 @@ def _conclude(
         tuning=tuning,
         command=tuple(command),
         environment=machine(first.folder),
-        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        created=results.now(),
     )
 
 
@@ -275,7 +273,7 @@ def _reference(folder: Path, name: str, seed: int, outcome: Outcome) -> RunRef:
         seed=seed,
         folder=outcome.folder.relative_to(folder).as_posix(),
         status="failed" if result is None else "diverged" if result.diverged else "finished",
-        score=None if result is None else result.score,
+        score=outcome.score,
         error=outcome.error,
     )
 

@@ -66,6 +66,11 @@ class Outcome:
     result: Result | None
     error: str = ""
 
+    @property
+    def score(self) -> float | None:
+        """None where the run failed."""
+        return None if self.result is None else self.result.score
+
 
 class Watch:
     """Whoever wants to see a grid on its way; this one does nothing."""
@@ -73,7 +78,7 @@ class Watch:
     def settings(self, names: Mapping[str, str]) -> None:
         """The setting of each run of the next grid, by :func:`digest`."""
 
-    def begin(self, configs: Sequence[RunConfig], found: int) -> None:
+    def begin(self, configs: Sequence[RunConfig], finished: int) -> None:
         """All runs of the grid; so many were found finished, and are the first to end."""
 
     def progress(self, config: RunConfig, step: int, total: int) -> None:

@@ -13,7 +13,7 @@ from gaf.lab.engine.folder import Result
 from gaf.lab.study.grid import Outcome
 from gaf.lab.study.results import Difference, Row, Tuning
 from gaf.lab.study.settings import TUNED, Setting
-from gaf.lab.study.statistics import Paired, deviation, holm, paired, share_a_seed, verdict
+from gaf.lab.study.statistics import Paired, deviation, holm, mean, paired, share_a_seed, verdict
 
 NOTHING_LEARNED = "nothing learned here"
 
@@ -51,15 +51,15 @@ def history(outcome: Outcome) -> History:
     assert result is not None
     records = record.read(outcome.folder)
     tests = [
-        (each["step"], each[result.score_name])
-        for each in records
-        if each["kind"] == "test" and result.score_name in each
+        (entry["step"], entry[result.score_name])
+        for entry in records
+        if entry["kind"] == "test" and result.score_name in entry
     ]
-    trained = [each for each in records if each["kind"] == "train"]
+    trained = [entry for entry in records if entry["kind"] == "train"]
     gap = None
     if trained and not result.diverged and "loss" in result.final:
-        last = [each["loss"] for each in trained if each["epoch"] > trained[-1]["epoch"] - 1]
-        gap = result.final["loss"] - _mean(last)
+        last = [entry["loss"] for entry in trained if entry["epoch"] > trained[-1]["epoch"] - 1]
+        gap = result.final["loss"] - mean(last)
     return History(tuple(tests), gap)
 
 
@@ -92,15 +92,15 @@ class RunTable:
     ) -> None:
         self.baseline, self.outcomes, self.seeds = entries[0], outcomes, seeds
         self.scores = {
-            entry.name: tuple(
-                None if each.result is None else each.result.score for each in outcomes[entry.name]
-            )
+            entry.name: tuple(outcome.score for outcome in outcomes[entry.name])
             for entry in entries
         }
-        results = [each.result for some in outcomes.values() for each in some if each.result]
+        results = [
+            outcome.result for some in outcomes.values() for outcome in some if outcome.result
+        ]
         self.higher_is_better = results[0].higher_is_better if results else True
         self.histories = {
-            name: [None if each.result is None else history(each) for each in some]
+            name: [None if outcome.result is None else history(outcome) for outcome in some]
             for name, some in outcomes.items()
         }
         pairs = {
@@ -115,17 +115,17 @@ class RunTable:
         name = entry.name
         outcomes, scores = self.outcomes[name], self.scores[name]
         there = [score for score in scores if score is not None]
-        histories = [each for each in self.histories[name] if each is not None]
-        gaps = [each.gap for each in histories if each.gap is not None]
-        times = [each.result.seconds_per_step for each in outcomes if each.result]
+        histories = [run for run in self.histories[name] if run is not None]
+        gaps = [run.gap for run in histories if run.gap is not None]
+        times = [outcome.result.seconds_per_step for outcome in outcomes if outcome.result]
         learned_nothing = self._at_chance(name)
         nothing_learned = self._at_chance(self.baseline.name)
         # a goal at chance is reached by chance
         steps = [] if nothing_learned else self._steps_to_baseline(name)
         failed = {
-            seed: each.error
-            for seed, each in zip(self.seeds, outcomes, strict=True)
-            if each.result is None
+            seed: outcome.error
+            for seed, outcome in zip(self.seeds, outcomes, strict=True)
+            if outcome.result is None
         }
         vs_baseline = self.differences.get((name, self.baseline.name))
         vs_control = self.differences.get((name, entry.control or ""))
@@ -140,14 +140,14 @@ class RunTable:
             kind=entry.setting.kind,
             changes=changes(self.baseline.setting, entry.setting),
             scores=scores,
-            mean=_mean(there) if there else None,
+            mean=mean(there) if there else None,
             std=deviation(there),
-            diverged=sum(each.result.diverged for each in outcomes if each.result),
+            diverged=sum(outcome.result.diverged for outcome in outcomes if outcome.result),
             failed=failed,
             vs_baseline=vs_baseline,
             control=entry.control,
             vs_control=vs_control,
-            train_test_gap=_mean(gaps) if gaps else None,
+            train_test_gap=mean(gaps) if gaps else None,
             seconds_per_step=statistics.median(times) if times else None,
             steps_to_baseline=_median_or_never(steps),
             reached=sum(map(math.isfinite, steps)),
@@ -157,7 +157,7 @@ class RunTable:
         )
 
     def _at_chance(self, name: str) -> bool:
-        return at_chance([each.result for each in self.outcomes[name] if each.result])
+        return at_chance([outcome.result for outcome in self.outcomes[name] if outcome.result])
 
     def _steps_to_baseline(self, name: str) -> list[float]:
         """For each seed the step of the first test that was as good as the baseline's last; inf for never."""
@@ -201,7 +201,7 @@ def differences(
 
 def changes(baseline: Setting, setting: Setting) -> dict[str, str]:
     """The keys of the config in which a setting differs from the baseline."""
-    before, after = (dict(each.config.optimizer) for each in (baseline, setting))
+    before, after = (dict(one.config.optimizer) for one in (baseline, setting))
     return {
         f"optimizer.{key}": f"{value:g}" if isinstance(value, float) else str(value)
         for key, value in after.items()
@@ -209,13 +209,9 @@ def changes(baseline: Setting, setting: Setting) -> dict[str, str]:
     }
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
 def _median_or_never(steps: Sequence[float]) -> float | None:
-    found = statistics.median(steps) if steps else math.inf
-    return found if math.isfinite(found) else None
+    median = statistics.median(steps) if steps else math.inf
+    return median if math.isfinite(median) else None
 
 
 def sentences(rows: Sequence[Row], tuning: Tuning | None) -> tuple[Row, ...]:

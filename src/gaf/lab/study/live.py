@@ -30,14 +30,14 @@ class LiveTable(Watch):
     def settings(self, names: Mapping[str, str]) -> None:
         self._settings = names
 
-    def begin(self, configs: Sequence[RunConfig], found: int) -> None:
+    def begin(self, configs: Sequence[RunConfig], finished: int) -> None:
         self._configs = {digest(config): config for config in configs}
         self._outcomes: dict[str, Outcome] = {}
         self._running: dict[str, float] = {}  # the share of each run that is done
-        self._found, self._began = found, time.monotonic()
+        self._before, self._began = finished, time.monotonic()
         self._share_at_start: dict[str, float] = {}  # of a run that goes on
-        if found:
-            self._console.print(f"{found} of {len(configs)} runs were finished before")
+        if finished:
+            self._console.print(f"{finished} of {len(configs)} runs were finished before")
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
@@ -53,7 +53,7 @@ class LiveTable(Watch):
         with self._lock:
             self._running.pop(key, None)
             self._outcomes[key] = outcome
-        new = len(self._outcomes) > self._found
+        new = len(self._outcomes) > self._before
         if outcome.result is None or (new and not self._live):
             self._say(config, outcome)
 
@@ -73,7 +73,7 @@ class LiveTable(Watch):
 
     def left(self) -> float | None:
         """Seconds, as the runs so far let one expect; None before anything is done."""
-        done = len(self._outcomes) - self._found + sum(self._running.values())
+        done = len(self._outcomes) - self._before + sum(self._running.values())
         done -= sum(self._share_at_start.values())
         todo = len(self._configs) - len(self._outcomes) - sum(self._running.values())
         return (time.monotonic() - self._began) * todo / done if done > 0.05 else None

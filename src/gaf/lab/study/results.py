@@ -6,6 +6,7 @@ with a folder for each run. Curves and gradient statistics stay in the run folde
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -337,6 +338,11 @@ class Tuned(Config):
 
 
 Study = TypeVar("Study", Comparison, Filled, Tuned)
+
+
+def now() -> str:
+    """When something was found: ISO 8601, UTC."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 def write(study: Comparison | Filled | Tuned, folder: Path) -> Path:

@@ -119,15 +119,15 @@ def cifar(data: str, model: str) -> RunConfig:
     )
 
 
-def with_adam(config: RunConfig) -> RunConfig:
+def cifar_adam(data: str, model: str) -> RunConfig:
     """The same training by Adam (Table III).
 
     The paper gives Adam no learning rate, and 0.1, its only one for CIFAR, is implausible: torch's 0.001,
     as in the authors' code. The weight decay is the one for CIFAR, as L2, which is what Adam's is.
     """
+    config = cifar(data, model)
     rule = OptimizerConfig(name="adam", lr=1e-3, weight_decay=config.optimizer.weight_decay)
-    name = f"{config.name.removesuffix('-sgdm')}-adam"
-    return config.model_copy(update={"name": name, "optimizer": rule})
+    return config.model_copy(update={"name": f"{data}-{model}-adam", "optimizer": rule})
 
 
 def with_setting(config: RunConfig, setting: str) -> RunConfig:

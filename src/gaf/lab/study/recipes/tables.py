@@ -13,11 +13,11 @@ from gaf.lab.study.recipes.base import (
     SGDM_PLACEMENTS,
     Recipe,
     cifar,
+    cifar_adam,
     imagenet,
     on_a_core,
     small,
     with_activation,
-    with_adam,
     with_controls,
     with_setting,
 )
@@ -54,7 +54,7 @@ def table_recipes() -> Iterator[Recipe]:
     yield from with_controls(_of_voc(voc_ssd300(), _heading(paper.TABLE_4)))
     small_group = f"{_heading(paper.TABLE_4)}, small"
     yield from with_controls(
-        replace(each, small=True) for each in _of_voc(small_voc_ssd300(), small_group)
+        replace(recipe, small=True) for recipe in _of_voc(small_voc_ssd300(), small_group)
     )
 
 
@@ -89,7 +89,7 @@ def _base(cell: paper.Cell) -> tuple[RunConfig, tuple[str, ...]]:
         return imagenet(model), SGDM_PLACEMENTS
     if cell.table == paper.TABLE_2.number:
         return cifar(data, model), SGDM_PLACEMENTS
-    return with_adam(cifar(data, model)), ADAM_PLACEMENTS
+    return cifar_adam(data, model), ADAM_PLACEMENTS
 
 
 def voc_ssd300() -> RunConfig:

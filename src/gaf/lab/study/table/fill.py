@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +27,7 @@ from gaf.lab.study.grid import (
 from gaf.lab.study.judge import at_chance, differences
 from gaf.lab.study.recipes import paper
 from gaf.lab.study.results import Beside, Filled, Line, Scores
-from gaf.lab.study.statistics import Paired, deviation, paired, share_a_seed
+from gaf.lab.study.statistics import Paired, deviation, mean, paired, share_a_seed
 from gaf.lab.study.table.plan import TABLES, CellPlan, TablePlan, make, seeded
 
 PERCENT = 100.0  # the paper's unit; our scores are shares
@@ -134,7 +133,7 @@ def conclude(
         comparisons=len(pairs),
         command=tuple(command),
         environment=machine(ended[0].folder) if ended else {},
-        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        created=results.now(),
     )
 
 
@@ -164,7 +163,7 @@ class RunCell:
         return Scores(
             recipe=config.name,
             values=tuple(values.get(seed) for seed in by_seed),
-            mean=sum(values.values()) / len(values) if values else None,
+            mean=mean(list(values.values())) if values else None,
             std=deviation(list(values.values())),
             diverged=sum(result.diverged for result in results.values()),
             failed={seed: ended[seed].error for seed in ended if seed not in results},
@@ -183,7 +182,7 @@ class RunCell:
         figures = {}
         for name, number in printed.items():
             ours = [PERCENT * one.final[name] for one in self.results if name in one.final]
-            figures[name] = Beside(paper=number, ours=sum(ours) / len(ours) if ours else None)
+            figures[name] = Beside(paper=number, ours=mean(ours) if ours else None)
         return figures
 
 

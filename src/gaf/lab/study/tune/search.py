@@ -20,7 +20,7 @@ from gaf.lab.study import settings
 from gaf.lab.study.grid import RUNS, Executor, Outcome, Watch, digest, run_grid
 from gaf.lab.study.judge import differences
 from gaf.lab.study.results import Reference
-from gaf.lab.study.statistics import paired
+from gaf.lab.study.statistics import mean, paired
 from gaf.lab.study.tune.budget import FINAL_SEEDS, FIRST_SEEDS, SECOND_SEEDS, Budget, squeezed
 from gaf.lab.study.tune.recommend import Candidate, Recommendation
 
@@ -109,36 +109,39 @@ class Search:
         neighbours = Neighbours(recommendation, self.higher_is_better)
         neighbours.tell(raced)
         while len(raced) < count:
-            known = {each.candidate.name for each in raced}
+            known = {entry.candidate.name for entry in raced}
             new = neighbours.ask(min(BATCH, count - len(raced)), known)
             if not new:
                 break  # there are no others to two digits
             scored = self._scored(new, f"first rung, {len(new)} neighbours of the best so far")
             neighbours.tell(scored)
             raced += scored
-        return self._ordered(raced, lambda each: each.first)
+        return self._ordered(raced, lambda entry: entry.first)
 
     def _scored(self, candidates: Sequence[Candidate], title: str) -> list[Raced]:
-        runs = [self._config(each.name, FIRST_SEEDS[0], self.budget.first) for each in candidates]
+        runs = [
+            self._config(candidate.name, FIRST_SEEDS[0], self.budget.first)
+            for candidate in candidates
+        ]
         return [
-            Raced(candidate, _score(outcome))
+            Raced(candidate, outcome.score)
             for candidate, outcome in zip(candidates, self._run(runs, title), strict=True)
         ]
 
     def _second(self, raced: list[Raced]) -> list[Raced]:
         best, rest = raced[: self.budget.kept], raced[self.budget.kept :]
         runs = [
-            self._config(each.candidate.name, seed, self.budget.second)
-            for each in best
+            self._config(entry.candidate.name, seed, self.budget.second)
+            for entry in best
             for seed in SECOND_SEEDS
         ]
         outcomes = self._run(
             runs, f"second rung, the best {len(best)} on {len(SECOND_SEEDS)} seeds"
         )
         n = len(SECOND_SEEDS)
-        for i, each in enumerate(best):
-            each.second = tuple(map(_score, outcomes[i * n : (i + 1) * n]))
-        return self._ordered(best, lambda each: _mean(each.second)) + rest
+        for i, entry in enumerate(best):
+            entry.second = tuple(outcome.score for outcome in outcomes[i * n : (i + 1) * n])
+        return self._ordered(best, lambda entry: _mean_of_all(entry.second)) + rest
 
     def _final(self, raced: list[Raced], score_name: str) -> SearchOutcome:
         winner = raced[0].candidate
@@ -149,7 +152,8 @@ class Search:
         outcomes = self._run(runs, f"final, {winner.name}, its matched control and the baseline")
         n = len(FINAL_SEEDS)
         scores = {
-            name: tuple(map(_score, outcomes[i * n : (i + 1) * n])) for i, name in enumerate(names)
+            name: tuple(outcome.score for outcome in outcomes[i * n : (i + 1) * n])
+            for i, name in enumerate(names)
         }
         mine = scores[winner.name]
         pairs = {(winner.name, name): paired(mine, scores[name]) for name in names[1:]}
@@ -195,8 +199,8 @@ class Search:
     def _ordered(self, raced: list[Raced], score: Callable[[Raced], float | None]) -> list[Raced]:
         """Best first; of equally good ones, the one that was raced first."""
 
-        def key(each: Raced) -> float:
-            value = score(each)
+        def key(entry: Raced) -> float:
+            value = score(entry)
             if value is None or math.isnan(value):
                 return math.inf
             return -value if self.higher_is_better else value
@@ -228,7 +232,7 @@ class Neighbours:
             optuna.distributions.FloatDistribution,
             optuna.distributions.CategoricalDistribution,
         )
-        places = sorted({each.placement for each in around.candidates})
+        places = sorted({candidate.placement for candidate in around.candidates})
         self._space = {
             "family": choice(tuple(FAMILIES)),
             "placement": choice(places),
@@ -266,17 +270,17 @@ class Neighbours:
         """What came of candidates, asked for or not."""
         from optuna.trial import TrialState, create_trial
 
-        for each in raced:
-            score = each.first
+        for entry in raced:
+            score = entry.first
             failed = score is None or not math.isfinite(score)
-            trial = self._asked.get(each.candidate.name)
+            trial = self._asked.get(entry.candidate.name)
             if trial is not None:
                 state = TrialState.FAIL if failed else TrialState.COMPLETE
                 self._study.tell(trial, None if failed else score, state=state)
-            elif not failed and self._holds(each.candidate):
+            elif not failed and self._holds(entry.candidate):
                 self._study.add_trial(
                     create_trial(
-                        value=score, params=_values(each.candidate), distributions=self._space
+                        value=score, params=_values(entry.candidate), distributions=self._space
                     )
                 )
 
@@ -284,8 +288,8 @@ class Neighbours:
         """Whether the space has it; a preset may lie outside."""
         values = _values(candidate)
         return all(
-            each.low <= values[key] <= each.high
-            for key, each in self._space.items()
+            interval.low <= values[key] <= interval.high
+            for key, interval in self._space.items()
             if key in ("alpha", "beta")
         )
 
@@ -300,9 +304,7 @@ def _values(candidate: Candidate) -> dict[str, object]:
     }
 
 
-def _score(outcome: Outcome) -> float | None:
-    return None if outcome.result is None else outcome.result.score
-
-
-def _mean(scores: Sequence[float | None]) -> float | None:
-    return None if not scores or None in scores else sum(scores) / len(scores)  # type: ignore[arg-type]
+def _mean_of_all(scores: Sequence[float | None]) -> float | None:
+    """None where a run failed."""
+    known = [score for score in scores if score is not None]
+    return mean(known) if known and len(known) == len(scores) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -154,7 +153,7 @@ def tune(
             probe=seen.record(),
             curve=near.record(),
             command=tuple(command),
-            created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            created=results.now(),
             environment=machine(baselines[0].folder),
         )
         results.write(tuned, folder)
@@ -186,7 +185,7 @@ def check_plan(config: RunConfig, settings: Sequence[str], seeds: int) -> Plan:
 
 def curve_near(baselines: Sequence[Result], config: RunConfig, start: float) -> Curve:
     """The curve at the end of the first baseline that did not diverge: one that did has no optimum."""
-    ended = next((each for each in baselines if not each.diverged), None)
+    ended = next((result for result in baselines if not result.diverged), None)
     if ended is None:
         return Curve((), (), (), None, "the baseline diverged: there is no optimum to look at")
     at = reached(ended.folder, config)
@@ -226,10 +225,10 @@ def _before_step(rule: OptimizerConfig) -> str:
     done = []
     if rule.centralize:
         done.append("take from each output's weights the mean of their gradient")
-    for key in ("clip_value", "clip_norm"):
-        if (most := getattr(rule, key)) is not None:
-            name = key.replace("clip", "clip_grad")
-            done.append(f"torch.nn.utils.{name}_(model.parameters(), {_number(most)})")
+    clippings = {"clip_grad_value_": rule.clip_value, "clip_grad_norm_": rule.clip_norm}
+    for name, most in clippings.items():
+        if most is not None:
+            done.append(f"torch.nn.utils.{name}(model.parameters(), {_number(most)})")
     if rule.normalize is not None:
         done.append(f"bring the norm of all gradients together to {_number(rule.normalize)}")
     return f"before each step: {', then '.join(done)}" if done else ""
