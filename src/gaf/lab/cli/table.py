@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,8 +23,15 @@ if TYPE_CHECKING:
 
 Name = Literal["imagenet", "cifar100", "cifar-adam", "voc"]  # the paper's tables I to IV
 Scale = Literal["small", "full"]
-Placement = Literal["momentum", "update", "gradient"]
 Place = Literal["here", "ray"]  # what trains
+
+
+class Placement(str, Enum):
+    """Where f acts. No Literal: typing takes one in another order, as a config has it, for the same."""
+
+    momentum = "momentum"
+    update = "update"
+    gradient = "gradient"
 
 
 def table(
@@ -97,7 +105,7 @@ def table(
         name,
         scale,
         seeds=seeds,
-        placement=placement,
+        placement=placement.value if placement else None,
         models=split(models or []),
         settings=split(settings or []),
         changes=changes or [],
