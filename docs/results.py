@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 
 from gaf.common.files import write_whole
-from gaf.lab.study import comparison
-from gaf.lab.study.comparison import Difference
+from gaf.lab.study.compare import read
+from gaf.lab.study.results import Difference
 from gaf.lab.study.statistics import Paired, paired
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ def table(folder: Path, digits: int) -> str:
         return "" if difference is None else f"{interval(difference, digits)}, {difference.verdict}"
 
     lines = []
-    for row in comparison.read(folder).rows:
+    for row in read(folder).rows:
         names = ", ".join(f"`{name}`" for name in (row.setting, *row.also))
         differences = f"{told(row.vs_baseline)} | {told(row.vs_control)}"
         mean, std = number(row.mean, digits), number(row.std, digits)
@@ -51,11 +51,7 @@ def interval(found: Difference | Paired, digits: int) -> str:
 
 def pair(folder: Path, setting: str, reference: str, digits: int) -> str:
     """One setting against another, seed by seed."""
-    scores = {
-        name: row.scores
-        for row in comparison.read(folder).rows
-        for name in (row.setting, *row.also)
-    }
+    scores = {name: row.scores for row in read(folder).rows for name in (row.setting, *row.also)}
     found = paired(scores[setting], scores[reference])
     return f"`{setting}` minus `{reference}`: {interval(found, digits)}, {found.n} seeds.\n"
 

@@ -21,7 +21,7 @@ def main() -> None:
             raise
         sys.exit(MISSING.format(package))
     try:
-        from gaf.lab.cli import main
+        from gaf.lab.cli.app import main
 
         main()
     except KeyboardInterrupt:

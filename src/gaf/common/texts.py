@@ -21,15 +21,25 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         '; there are lr, seed'
     """
     known = sorted(known)
+    if near := near_names(name, known):
+        return f"; did you mean {' or '.join(map(repr, near[:3]))}?"
+    return f"; there are {', '.join(known)}" if known else ""
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """The names that are nearly this one, the nearest first; else those that end in the same part.
+
+    Example:
+        >>> near_names("arctn", ["arctan", "tanh", "log"])
+        ['arctan']
+    """
+    known = sorted(known)
     likeness = {other: SequenceMatcher(None, name, other).ratio() for other in known}
     best = max(likeness.values(), default=0.0)
     near = [other for other in known if likeness[other] >= max(LIKE, best - NEARLY_AS_LIKE)]
     if not near:
         near = [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
-    if near:
-        near.sort(key=lambda other: -likeness[other])
-        return f"; did you mean {' or '.join(map(repr, near[:3]))}?"
-    return f"; there are {', '.join(known)}" if known else ""
+    return sorted(near, key=lambda other: -likeness[other])
 
 
 def printable(text: str) -> str:

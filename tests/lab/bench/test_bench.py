@@ -207,10 +207,10 @@ def test_ctrl_c_prints_what_there_is(tmp_path):
     out = tmp_path / "out.json"
     args = [*QUICK, "--repeats", "1000000", "--json", str(out)]
     code = (
-        "import signal, gaf.lab.cli, gaf.lab.cli.bench as command\n"
+        "import signal, gaf.lab.cli.app, gaf.lab.cli.bench as command\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's `&` ignores it
         "command.QUICK_BUDGET = 1e9\n"
-        "gaf.lab.cli.main()"
+        "gaf.lab.cli.app.main()"
     )
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", code, *args]

@@ -7,13 +7,13 @@ from rich.console import Console
 
 from gaf.lab.bench import detection, machine
 from gaf.lab.cli.app import run
-from gaf.lab.study.recipes import voc
+from gaf.lab.study.recipes import tables
 
 
 @pytest.mark.slow
 def test_both_figures_are_measured_and_told(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(voc, "WIDTH", 0.03125)
-    monkeypatch.setattr(voc, "BATCH", 1)
+    monkeypatch.setattr(tables, "VOC_WIDTH", 0.03125)
+    monkeypatch.setattr(tables, "VOC_BATCH", 1)
     path = tmp_path / "detection.json"
     assert run(["bench", "--detection", "--repeats", "2", "--json", str(path)]) == 0
     out = capsys.readouterr().out

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gaf.lab.cli.app import run
-from gaf.lab.study.comparison import read
+from gaf.lab.study.compare import read
 from tests.forked import ROOT
 from tests.lab.engine import processes
 from tests.lab.study.grid_tasks import KIND, HerePool, comes

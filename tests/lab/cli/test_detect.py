@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from gaf.lab.cli.app import run as main
-from gaf.lab.cli.detect import _told
+from gaf.lab.cli.detect import summary
 from gaf.lab.data.voc import VOC
 from gaf.lab.engine.config import override
 from gaf.lab.engine.run import train
@@ -135,7 +135,7 @@ def test_odd_images(trained, photo, tmp_path, capsys):
 def test_a_crowd_is_told_in_a_few_words():
     box = (0.0, 0.0, 1.0, 1.0)
     rows = [("dog", 0.9), ("cat", 0.8), ("dog", 0.7), ("dog", 0.6)]
-    assert _told([DetectedObject(*row, box) for row in rows]) == "3 x dog up to 0.90, cat 0.80"
+    assert summary([DetectedObject(*row, box) for row in rows]) == "3 x dog up to 0.90, cat 0.80"
 
 
 def test_a_damaged_checkpoint_is_refused(trained, photo, tmp_path, capsys):

@@ -100,8 +100,8 @@ def test_bad_input_is_one_sentence_and_exit_status_2(landscape, trained, tmp_pat
         (
             one,
             "--task",
-            "gaf.lab.study.tune.cases:deep_sigmoid",
-        ): "trained another task than gaf.lab.study.tune.cases",
+            "gaf.lab.tasks.classification.deep_sigmoid:deep_sigmoid",
+        ): "trained another task than gaf.lab.tasks.classification.deep_sigmoid",
         (one, *own, "--to", trained / "wider"): "is one of another model: its '0.weight' has shape",
         (one, *own, "--radius", 0): "the radius of a slice",
         (one, *own, "--side", 4): "an odd number of points",

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from gaf.lab.cli.app import run
-from gaf.lab.study.table import found as tables
+from gaf.lab.study import results
+from gaf.lab.study.results import Filled
 from gaf.lab.study.table.fill import fill
 from gaf.lab.study.table.plan import make
 from tests.forked import ROOT
@@ -32,7 +33,7 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 def table(folder):
     """The table in a folder, times aside."""
-    found = tables.read(folder).model_dump()
+    found = results.read(folder, Filled).model_dump()
     return {key: value for key, value in found.items() if key not in TIMES}
 
 

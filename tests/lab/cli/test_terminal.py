@@ -14,7 +14,7 @@ from rich.table import Table
 from gaf.common.texts import printable
 from gaf.lab.cli import terminal
 from gaf.lab.cli.app import run
-from gaf.lab.cli.transfer import Transfer
+from gaf.lab.cli.progress import Transfer
 from gaf.lab.engine.config import read
 from gaf.lab.engine.folder import IDENTITY, read_config
 from gaf.lab.engine.identity import identify_all

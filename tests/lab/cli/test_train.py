@@ -289,8 +289,8 @@ def test_a_damaged_config_is_a_sentence(content, says, capsys, tmp_path):
 @pytest.mark.slow
 def test_without_its_packages_the_command_names_the_extra():
     code = (
-        "import sys; sys.modules['lightning_fabric'] = None; import gaf.lab.cli; "
-        f"sys.argv[1:] = {list(TINY)!r}; gaf.lab.cli.main()"
+        "import sys; sys.modules['lightning_fabric'] = None; import gaf.lab.cli.app; "
+        f"sys.argv[1:] = {list(TINY)!r}; gaf.lab.cli.app.main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT, timeout=60

@@ -8,8 +8,12 @@ import pytest
 import gaf
 from gaf.lab.cli import tune as command
 from gaf.lab.cli.app import run
+from gaf.lab.engine.config import read_file
 from gaf.lab.reports.page import PAGE
-from gaf.lab.study import comparison, pool
+from gaf.lab.study import pool
+from gaf.lab.study.compare import read
+from gaf.lab.study.results import Tuned
+from tests.forked import ROOT
 from tests.lab.engine.tiny import KIND
 from tests.lab.study.grid_tasks import HerePool
 
@@ -119,26 +123,20 @@ def test_it_tunes_explains_and_goes_on(tune, tmp_path):
     assert status == 0
     assert f"of running all {cost['candidates']} candidates in full" in out
     assert found["verdict"].split()[0] in out
-    checked = comparison.read(tmp_path / "first" / "check")
+    checked = read(tmp_path / "first" / "check")
     assert checked.seeds == (0, 1)
     assert {found["winner"]["name"], control, "adam(0.01)"} < {row.setting for row in checked.rows}
     assert str(Path("first") / "check" / PAGE) in out
 
 
 def test_a_verdict_that_nothing_helps_has_no_line(capsys, tmp_path):
-    nothing = {
-        **{
-            "reasons": [],
-            "raced": [],
-            "verdict": "No candidate beats the baseline.",
-            "line": "gaf",
-        },
-        "cost": {"first": 1, "second": 2, "final": 3, "steps": 9, "share": 0.1, "in_full": 90}
-        | {"candidates": 16},
-        **{"score": {"name": "top1", "seeds": [1], "winner": [0.5]}, "winner": {"name": "x"}},
-        **{"against": [], "seconds": 1.0, "helps": False},
-    }
+    tuned = read_file(ROOT / "results" / "tune" / "hard-case.json", Tuned)
+    assert tuned.helps
+    verdict = "No candidate beats the baseline."
+    nothing = tuned.model_copy(update={"helps": False, "verdict": verdict, "line": "gaf"})
     command.show(nothing, tmp_path / PAGE)
     out = capsys.readouterr().out
     assert "No candidate beats the baseline." in out
     assert "\ngaf\n" not in out
+    command.show(nothing.model_copy(update={"helps": True}), tmp_path / PAGE)
+    assert "\ngaf\n" in capsys.readouterr().out

@@ -30,8 +30,9 @@ from gaf.lab.engine.config import TaskConfig
 from gaf.lab.engine.loop import VERSION
 from gaf.lab.engine.optimizers import RULES
 from gaf.lab.engine.run import train
-from gaf.lab.study.tune import cases
+from gaf.lab.study.recipes.laptop import HARD_TASK
 from gaf.lab.tasks import BUILT_IN, Task, built_in, load_task, models
+from gaf.lab.tasks.classification.deep_sigmoid import DeepSigmoid, deep_sigmoid
 from gaf.lab.tasks.detection.boxes import default_boxes
 from gaf.lab.tasks.models import build
 from tests.lab.engine.tiny import last_checkpoint, tiny_config
@@ -51,7 +52,7 @@ def parts() -> dict[str, tuple[int, Callable[[Path], Numbers]]]:
     for kind in BUILT_IN:
         cls = built_in(kind)
         found[f"task {kind}"] = (cls.version, partial(task, kind))
-    found[f"task {cases.KIND}"] = (cases.DeepSigmoid.version, hard_case)
+    found[f"task {HARD_TASK}"] = (DeepSigmoid.version, hard_case)
     for name in (*models.MODELS, *models.DETECTORS, *models.DECODERS):
         found[f"model {name}"] = (models.version(name), partial(model, name))
     for name, rule in RULES.items():
@@ -316,7 +317,7 @@ TASKS: dict[str, Callable[[Path], Numbers]] = {
 
 
 def hard_case(folder: Path) -> Numbers:
-    return task_steps(cases.deep_sigmoid(), Linear(64, 10), lr=0.1)
+    return task_steps(deep_sigmoid(), Linear(64, 10), lr=0.1)
 
 
 def pattern(*shape: int, offset: int = 0) -> np.ndarray:

@@ -14,7 +14,7 @@ from gaf.lab.engine.config import (
     unknown_key,
 )
 from gaf.lab.engine.optimizers import make_optimizer
-from gaf.lab.study.comparison import Comparison
+from gaf.lab.study.results import Comparison
 
 BASE = {
     "name": "a",

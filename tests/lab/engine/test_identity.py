@@ -15,7 +15,7 @@ from gaf.lab.engine.config import override
 from gaf.lab.engine.identity import RunIdentity, identify_all
 from gaf.lab.engine.run import train
 from gaf.lab.study import recipes
-from gaf.lab.study.comparison import read
+from gaf.lab.study.compare import read
 from gaf.lab.study.grid import digest, run_grid
 from gaf.lab.tasks import import_maker, source
 from gaf.optim.sgd import SGD

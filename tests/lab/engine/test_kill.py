@@ -57,5 +57,21 @@ def newest(folder):
     return int(found[0].name.removeprefix("step-")) if found else 0
 
 
+def assert_survives_a_kill(recipe, sets, folder):
+    """A training that is killed after a checkpoint or two, and goes on, ends as the one that was not."""
+    given = [part for change in sets for part in ("--set", change)]
+    whole, killed = (
+        ["train", recipe, *given, "--out", str(folder / name)] for name in ("whole", "killed")
+    )
+    assert run(whole, timeout=600)[0] == 0
+    process = start(killed)
+    wait_for(process, lambda: newest(folder / "killed") >= 6)
+    process.kill()
+    process.communicate()
+    assert not (folder / "killed" / "finished.json").exists()
+    assert run(killed, timeout=600)[0] == 0
+    assert_same_run(folder / "whole", folder / "killed")
+
+
 def unfinished(folder):
     return list((folder / "checkpoints").glob(".step-*.tmp"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gaf.lab.study import statistics as paired
-from gaf.lab.study.comparison import Comparison, Difference, Row, RunRef, write
+from gaf.lab.study.results import Comparison, Difference, Row, RunRef, write
 
 BASELINE = "baseline"
 HOSTILE = "<script>alert(1)</script>"

@@ -13,11 +13,10 @@ from gaf.lab.engine.config import read
 from gaf.lab.engine.folder import read_result
 from gaf.lab.reports import landscape_page, table_page
 from gaf.lab.reports.page import PAGE, write_page
-from gaf.lab.study.comparison import Tuning
-from gaf.lab.study.comparison import read as read_comparison
+from gaf.lab.study.compare import read as read_comparison
 from gaf.lab.study.grid import Outcome, digest
+from gaf.lab.study.results import Filled, Tuning
 from gaf.lab.study.table.fill import conclude
-from gaf.lab.study.table.found import Filled
 from gaf.lab.study.table.plan import make
 from tests.browser import LARGEST_PAGE
 from tests.lab.reports.example import (

@@ -16,7 +16,7 @@ from rich.console import Console
 from gaf.common.errors import GafError
 from gaf.common.files import LARGEST, LONGEST
 from gaf.lab.cli.app import run
-from gaf.lab.cli.trained import trained_in
+from gaf.lab.cli.trainings import trained_in
 from gaf.lab.engine.config import RunConfig, read
 from gaf.lab.engine.folder import IDENTITY
 from gaf.lab.engine.run import train
@@ -25,17 +25,15 @@ from gaf.lab.reports.comparison_table import comparison_table
 from gaf.lab.reports.gather import gather
 from gaf.lab.reports.history import histories
 from gaf.lab.reports.paper_table import paper_table
-from gaf.lab.study import comparison as comparisons
-from gaf.lab.study import recipes
-from gaf.lab.study.compare import compare
-from gaf.lab.study.comparison import Comparison, Tuning
+from gaf.lab.study import recipes, results
+from gaf.lab.study.compare import Plan, compare
+from gaf.lab.study.compare import read as read_comparison
 from gaf.lab.study.grid import RUNS
 from gaf.lab.study.grid import places as run_places
-from gaf.lab.study.plan import Plan
-from gaf.lab.study.table import found as found_tables
+from gaf.lab.study.landscape import reached
+from gaf.lab.study.results import Comparison, Filled, Tuning
 from gaf.lab.study.table.fill import fill
 from gaf.lab.study.table.plan import make
-from gaf.lab.study.tune.optimum import reached
 from tests.lab.engine.tiny import tiny_config
 from tests.lab.reports.example import BASELINE, ORDINARY, Setting, example, write_run
 from tests.lab.reports.hostile import VALUES, Place, changed, places
@@ -73,10 +71,10 @@ def compared(folder: Path) -> tuple[list[Path], Callable[[], None]]:
     }
     tuning = Tuning(seeds=(1000,), tried={"x1": 0.5, "x3": None}, chosen="x1")
     found = example(folder, settings, seeds=(0, 1))
-    comparisons.write(found.model_copy(update={"tuning": tuning}), folder)
+    results.write(found.model_copy(update={"tuning": tuning}), folder)
     files = [folder / "comparison.json", folder / "runs" / "1-0" / "metrics.jsonl"]
     return [*files, folder / "runs" / "1-0" / "config.json"], lambda: all_of(
-        comparisons.read(folder), folder
+        read_comparison(folder), folder
     )
 
 
@@ -100,8 +98,8 @@ def finish(configs: Iterable[RunConfig], runs: Path) -> list[Path]:
 def compare_again(folder: Path) -> tuple[list[Path], Callable[[], None]]:
     """What ``gaf compare`` reads when it goes on: all runs are finished."""
     plan = Plan(recipes.get("digits-cnn-sgdm"), ("arctan(0.1, 20)",), (0, 1))
-    entries = plan.entries()
-    configs = [plan.run(entry.setting, seed) for entry in entries for seed in plan.seeds]
+    by_setting = plan.runs([entry.setting for entry in plan.entries()], plan.seeds)
+    configs = [config for several in by_setting.values() for config in several]
     runs = finish(configs, folder / RUNS)
     compare(plan, folder, Refusing())
     files = [folder / "comparison.json"]
@@ -123,7 +121,7 @@ def table_again(folder: Path) -> tuple[list[Path], Callable[[], None]]:
     fill(plan, folder, Refusing())
 
     def everything() -> None:
-        for table in (found_tables.read(folder), fill(plan, folder, Refusing())):
+        for table in (results.read(folder, Filled), fill(plan, folder, Refusing())):
             table_page.render(table)
             every_text(paper_table(table))
 

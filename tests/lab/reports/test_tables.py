@@ -12,7 +12,7 @@ from rich.console import Console
 
 from gaf.lab.reports import tables
 from gaf.lab.reports.comparison_table import columns, comparison_table
-from gaf.lab.study.comparison import Comparison
+from gaf.lab.study.results import Comparison
 from tests.lab.reports.example import BASELINE, ORDINARY, Setting, comparison_of
 
 BELOW = {

@@ -8,9 +8,17 @@ import torch
 from gaf.lab.engine.folder import locked, read_config
 from gaf.lab.study import compare as module
 from gaf.lab.study import recipes
-from gaf.lab.study.compare import compare, describe
-from gaf.lab.study.comparison import read
-from gaf.lab.study.plan import FACTORS, SEEDS, SETTINGS, TUNING_SEEDS, Plan, digits
+from gaf.lab.study.compare import (
+    FACTORS,
+    SEEDS,
+    SETTINGS,
+    TUNING_SEEDS,
+    Plan,
+    compare,
+    describe,
+    digits,
+    read,
+)
 from tests.lab.engine.tiny import Tiny
 from tests.lab.study.grid_tasks import Here, base
 
@@ -121,7 +129,7 @@ def test_the_learning_rate_is_tuned_on_seeds_that_the_table_does_not_use(tmp_pat
 
 
 def test_where_no_other_rate_is_better_the_tuned_baseline_is_the_baseline(tmp_path, monkeypatch):
-    monkeypatch.setattr("gaf.lab.study.plan.FACTORS", (0.001, 1.0))
+    monkeypatch.setattr("gaf.lab.study.compare.FACTORS", (0.001, 1.0))
     found = compare(Plan(base(), ("tuned",), (0,)), tmp_path, Here())
     assert [row.setting for row in found.rows] == ["baseline"]
     assert found.row("tuned") is found.rows[0]
@@ -131,12 +139,12 @@ def test_where_no_other_rate_is_better_the_tuned_baseline_is_the_baseline(tmp_pa
 @pytest.mark.parametrize(
     ("tried", "higher", "best"),
     [
-        ({"x0.1": 0.1, "x1": 0.2, "x3": 0.3}, True, "x3"),
-        ({"x0.1": 0.1, "x1": 0.2, "x3": 0.3}, False, "x0.1"),
-        ({"x0.1": 0.3, "x1": 0.3, "x3": 0.3}, True, "x1"),
-        ({"x0.1": 0.3, "x1": None, "x3": 0.3}, True, "x3"),
-        ({"x0.1": None, "x1": None, "x3": None}, True, "x1"),
-        ({"x0.1": float("inf"), "x1": float("inf"), "x3": 2.0}, False, "x3"),
+        ({0.1: 0.1, 1: 0.2, 3: 0.3}, True, 3),
+        ({0.1: 0.1, 1: 0.2, 3: 0.3}, False, 0.1),
+        ({0.1: 0.3, 1: 0.3, 3: 0.3}, True, 1),
+        ({0.1: 0.3, 1: None, 3: 0.3}, True, 3),
+        ({0.1: None, 1: None, 3: None}, True, 1),
+        ({0.1: float("inf"), 1: float("inf"), 3: 2.0}, False, 3),
     ],
 )
 def test_the_best_rate(tried, higher, best):

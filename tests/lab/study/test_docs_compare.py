@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from gaf.lab.study import recipes
-from gaf.lab.study.plan import FACTORS, SETTINGS, TUNING_SEEDS
+from gaf.lab.study.compare import FACTORS, SETTINGS, TUNING_SEEDS
 from gaf.lab.study.settings import PRESETS, TUNED, make, split
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,9 +7,9 @@ import pytest
 
 from gaf.lab.engine.folder import Result
 from gaf.lab.study import recipes
-from gaf.lab.study.comparison import Tuning
 from gaf.lab.study.grid import Outcome
 from gaf.lab.study.judge import Entry, judge
+from gaf.lab.study.results import Tuning
 from gaf.lab.study.settings import TUNED, Setting, control, make
 
 BASE = recipes.get("digits-cnn-sgdm")
@@ -74,7 +74,7 @@ def test_better_than_both_and_better_than_the_baseline_only(outcome):
     assert rows[f].vs_control.against == f"control({f})"
     assert "slope" not in rows[f].sentence
     assert "Better than the baseline (+0.295" in rows[f].sentence
-    assert rows[f"control({f})"].sentence == "The very scores of the baseline on all 4 seeds."
+    assert rows[f"control({f})"].sentence == "The same scores as the baseline on all 4 seeds."
 
     close = [outcome(each + 0.001 * (-1) ** i) for i, each in enumerate(GOOD)]
     rows = table({"baseline": base, f: good, f"control({f})": close})

@@ -12,13 +12,14 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from gaf.lab.cli.failing import said_in_a_sentence
+from gaf.lab.cli.terminal import errors_in_a_line
 from gaf.lab.engine.folder import locked, read_result
 from gaf.lab.engine.run import train
+from gaf.lab.study import results
 from gaf.lab.study.grid import RunFailed, run_grid
 from gaf.lab.study.ray_grid import RayGrid, last_step, resources
 from gaf.lab.study.ray_task import progress
-from gaf.lab.study.table import found as tables
+from gaf.lab.study.results import Filled
 from gaf.lab.study.table.fill import fill
 from gaf.lab.study.table.plan import make
 from tests.forked import ROOT, SOURCES
@@ -46,7 +47,7 @@ def arguments(folder, *more):
 
 def table(folder):
     """The table in a folder, times aside."""
-    found = tables.read(folder).model_dump()
+    found = results.read(folder, Filled).model_dump()
     return {key: value for key, value in found.items() if key not in TIMES}
 
 
@@ -107,7 +108,7 @@ def test_a_node_that_is_killed_loses_nothing(cluster, tmp_path):
     assert not list((folder / "runs").glob(".shared-*"))
     fill(make("cifar-adam", **PART, changes=CHANGES), tmp_path / "calm", Here())
     assert table(folder) == table(tmp_path / "calm")
-    assert tables.read(folder).finished
+    assert results.read(folder, Filled).finished
     assert_same_run(run, tmp_path / "calm" / "runs" / run.name)
 
 
@@ -193,7 +194,7 @@ def test_a_cluster_that_is_lost_ends_all_runs_in_a_sentence(tmp_path, monkeypatc
         futures = [grid.submit(base(), tmp_path / "run", lambda *_: None) for _ in range(3)]
         for future in futures:
             assert isinstance(future.exception(timeout=60), ValueError)
-    with pytest.raises(typer.TyperException) as said, said_in_a_sentence():
+    with pytest.raises(typer.TyperException) as said, errors_in_a_line():
         futures[0].result()
     assert str(said.value) == (
         "the Ray cluster is lost: the head is gone; once it is back, the same command goes on"

@@ -10,10 +10,10 @@ from torch import nn
 from gaf.lab.engine.config import TaskConfig, read
 from gaf.lab.engine.run import train
 from gaf.lab.study import recipes
-from gaf.lab.study.tune.cases import deep_sigmoid
 from gaf.lab.tasks import Task, load_task
 from gaf.lab.tasks.base import lucky_guess
 from gaf.lab.tasks.classification import Classification
+from gaf.lab.tasks.classification.deep_sigmoid import deep_sigmoid
 from gaf.lab.tasks.language import Language
 
 

@@ -30,22 +30,24 @@ STEP, LOSS, DETECT = (
 
 def measure(repeats: int, console: Console) -> dict[str, Any]:
     """Seconds of a training step, of its matching and loss with their gradients, and of the detections."""
-    from gaf.lab.study.recipes.voc import BATCH, WIDTH
+    from gaf.lab.study.recipes.tables import VOC_BATCH, VOC_WIDTH
     from gaf.lab.tasks.detection.boxes import detect
     from gaf.lab.tasks.detection.loss import NOTHING, match, multibox_loss
     from gaf.lab.tasks.models import build
 
     torch.manual_seed(0)
-    model = build("ssd300", classes=CLASSES, width=WIDTH).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = build("ssd300", classes=CLASSES, width=VOC_WIDTH).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     defaults = model.defaults
     optimizer = gaf.SGD(model.parameters(), lr=1e-4, momentum=0.9, activation="arctan(0.1, 20)")
-    images = torch.randn(BATCH, 3, 300, 300).contiguous(memory_format=torch.channels_last)
-    start, side = torch.rand(2, BATCH, MOST_OBJECTS, 2)
+    images = torch.randn(VOC_BATCH, 3, 300, 300).contiguous(memory_format=torch.channels_last)
+    start, side = torch.rand(2, VOC_BATCH, MOST_OBJECTS, 2)
     boxes = torch.cat((start * 0.5, start * 0.5 + 0.05 + side * 0.45), dim=-1)
-    counts = torch.randint(1, MOST_OBJECTS + 1, (BATCH, 1))
-    labels = torch.randint(CLASSES, (BATCH, MOST_OBJECTS))
+    counts = torch.randint(1, MOST_OBJECTS + 1, (VOC_BATCH, 1))
+    labels = torch.randint(CLASSES, (VOC_BATCH, MOST_OBJECTS))
     labels[torch.arange(MOST_OBJECTS) >= counts] = NOTHING
-    outputs = [torch.randn(BATCH, len(defaults), n, requires_grad=True) for n in (CLASSES + 1, 4)]
+    outputs = [
+        torch.randn(VOC_BATCH, len(defaults), n, requires_grad=True) for n in (CLASSES + 1, 4)
+    ]
 
     def lossy(logits: torch.Tensor, numbers: torch.Tensor) -> None:
         matches = match(labels, boxes, defaults)
@@ -70,8 +72,8 @@ def measure(repeats: int, console: Console) -> dict[str, Any]:
     seconds = timed(console, "detection", steps, repeats=repeats, shortest=0.0)
     return {
         **machine.facts(),
-        "batch": BATCH,
-        "width": WIDTH,
+        "batch": VOC_BATCH,
+        "width": VOC_WIDTH,
         "limits": {"share": SHARE, "seconds": SECONDS},
         "others": others.share(),
         "seconds": {name: asdict(spread(times)) for name, times in seconds.items()},

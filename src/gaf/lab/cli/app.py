@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -25,16 +26,8 @@ from gaf.lab.cli.train import train
 from gaf.lab.cli.tune import tune
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-app.command()(compare)
-app.command()(bench)
-app.command()(figure)
-app.command()(report)
-app.command()(theory)
-app.command()(table)
-app.command()(train)
-app.command()(tune)
-app.command()(landscape)
-app.command()(detect)
+for command in (compare, bench, figure, report, theory, table, train, tune, landscape, detect):
+    app.command()(command)
 app.add_typer(data, name="data")
 
 
@@ -70,7 +63,8 @@ def _unwritten(error: OSError) -> int:
 def run(args: Sequence[str]) -> int:
     """Run ``gaf ARGS``; returns the exit status."""
     try:
-        status = app(list(args) or ["--help"], prog_name="gaf", standalone_mode=False)
+        with terminal.errors_in_a_line():
+            status = app(list(args) or ["--help"], prog_name="gaf", standalone_mode=False)
         sys.stdout.flush()  # at the latest here one sees that the output cannot be written
     except typer.TyperException as error:
         terminal.say(" ".join(error.format_message().split()))
@@ -78,3 +72,9 @@ def run(args: Sequence[str]) -> int:
     except OSError as error:
         return _unwritten(error)
     return status if isinstance(status, int) else 0
+
+
+def main() -> None:
+    """Run the command with the arguments of this process, and exit."""
+    warnings.showwarning = terminal.warn
+    sys.exit(run(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +19,6 @@ from gaf.lab.bench.run import MILLIONS, QUICK_MILLIONS, BenchPlan, run
 from gaf.lab.bench.shapes import SHAPES
 from gaf.lab.cli import terminal
 
-WIDTH = 150  # of tables that do not go to a terminal
 INTERRUPTED = 130
 QUICK_BUDGET = 8.0  # seconds for one optimizer on one list of tensors
 
@@ -86,15 +86,20 @@ def bench(
     if threads is not None:
         torch.set_num_threads(threads)
     if only_kernels:
-        return _tell_kernels(json_path)
-    if only_engine:
-        return _time_trainings("engine", repeats or (5 if quick else 15), json_path, save)
-    if only_grid:
-        return _time_trainings("grid", repeats or (3 if quick else 7), json_path, save)
-    if only_detection:
-        return _time_trainings("detection", repeats or (5 if quick else 15), json_path, save)
-    if only_auto:
-        return _time_trainings("auto", repeats or (7 if quick else 21), json_path, save)
+        known = kernels.kernels()
+        terminal.stdout().print(kernels.table(known))
+        if json_path is not None:
+            report.write_record(json_path, known)
+        return 0
+    for what, chosen, count, quick_count in (
+        ("engine", only_engine, 15, 5),
+        ("grid", only_grid, 7, 3),
+        ("detection", only_detection, 15, 5),
+        ("auto", only_auto, 21, 7),
+    ):
+        if chosen:
+            default = quick_count if quick else count
+            return _time_trainings(what, repeats or default, json_path, save)
     names = tuple(SHAPES) if shapes in (None, "all") else (shapes,)
     if quick and shapes is None:
         names = ("resnet50", "tiny")
@@ -150,34 +155,24 @@ def _check_memory(names: tuple[str, ...]) -> None:
             raise typer.BadParameter(message, param_hint="--shapes")
 
 
-def _tell_kernels(json_path: Path | None) -> int:
-    kinds = kernels.kernels()
-    _console().print(kernels.table(kinds))
-    if json_path is not None:
-        report.write_record(json_path, kinds)
-    return 0
-
-
 def _time_trainings(what: str, repeats: int, json_path: Path | None, save: bool) -> int:
     """``engine``, ``grid``, ``detection`` or ``auto``: what is timed by itself."""
     try:
-        from gaf.lab.bench import auto, detection, engine, grid
-
-        module = {"engine": engine, "grid": grid, "detection": detection, "auto": auto}[what]
-        record = module.measure(repeats, terminal.stderr())
+        module = importlib.import_module(f"gaf.lab.bench.{what}")
+        timings = module.measure(repeats, terminal.stderr())
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("gaf"):
             raise
         message = f"needs {error.name}: pip install 'activated-gradients[lab]'"
         raise typer.BadParameter(message, param_hint=f"--{what}") from None
-    _publish(module.table(record), record, json_path, save, f"{machine.label(record)}-{what}")
+    _publish(module.table(timings), timings, json_path, save, f"{machine.label(timings)}-{what}")
     return 0
 
 
 def _publish(
     shown: RenderableType, content: dict[str, Any], json_path: Path | None, save: bool, stem: str
 ) -> None:
-    console = _console()
+    console = terminal.stdout()
     console.print(shown)
     if json_path is not None:
         report.write_record(json_path, content)
@@ -185,10 +180,6 @@ def _publish(
         report.RESULTS.mkdir(exist_ok=True)
         report.write_record(report.RESULTS / f"{stem}.json", content)
         text = io.StringIO()
-        Console(file=text, width=WIDTH, highlight=False).print(shown)
+        Console(file=text, width=terminal.WIDTH, highlight=False).print(shown)
         write_whole(report.RESULTS / f"{stem}.txt", text.getvalue().encode())
         console.print(f"written: {report.RESULTS / stem}.json and .txt")
-
-
-def _console() -> Console:
-    return terminal.stdout(WIDTH)

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from gaf.lab.cli import terminal
-from gaf.lab.cli.failing import ends_well, said_in_a_sentence
-from gaf.lab.cli.report import WIDTH
-from gaf.lab.cli.trained import NAME, SEEDS, WORKERS, trained
+from gaf.lab.cli.trainings import NAME, SEEDS, WORKERS, trained
 
 if TYPE_CHECKING:
-    from gaf.lab.study.comparison import Comparison
-    from gaf.lab.study.plan import Plan
+    from gaf.lab.study.results import Comparison
 
 
 def compare(
@@ -59,70 +54,41 @@ def compare(
 
     Example: gaf compare digits-cnn-sgdm --settings "tuned, adam, presets" --seeds 10
     """
-    command = ["gaf", *sys.argv[1:]]
-    with said_in_a_sentence():
-        plans = _plans(name, settings or [], seeds, changes or [])
-        return _compare(plans, _folders(plans, name, out), workers, as_json, command)
-
-
-def _plans(
-    name: str | None, settings: list[str], seeds: int | None, changes: list[str]
-) -> list[Plan]:
+    from gaf.common.files import plain
     from gaf.lab.engine.config import override
-    from gaf.lab.study import plan
+    from gaf.lab.reports.page import write_page
+    from gaf.lab.study import compare as study
+    from gaf.lab.study import pool
+    from gaf.lab.study.live import LiveTable
     from gaf.lab.study.settings import split
 
-    given = plan.digits() if name is None else [(trained(name), plan.SETTINGS)]
-    found = []
-    for config, names in given:
-        base = override(config, changes)
-        chosen = tuple(split(settings)) or names
-        count = range(base.seed, base.seed + (seeds or plan.SEEDS))
-        found.append(plan.Plan(base, chosen, tuple(count)))
-    return found
-
-
-def _folders(plans: Sequence[Plan], name: str | None, out: Path | None) -> list[Path]:
-    if out is None:
-        return [Path("runs") / f"compare-{plan.title}" for plan in plans]
-    return [out] if name is not None else [out / plan.title for plan in plans]
-
-
-def _compare(
-    plans: Sequence[Plan],
-    folders: Sequence[Path],
-    workers: int | None,
-    as_json: bool,
-    command: Sequence[str],
-) -> int:
-    from gaf.common.files import plain
-    from gaf.lab.study import compare, pool
-    from gaf.lab.study.live import LiveTable
-
-    for plan, folder in zip(plans, folders, strict=True):
-        compare.check_folder(folder, plan)
-    base = plans[0].base
-    found: list[Comparison] = []
-    with ends_well(command, *folders):
-        log = folders[0] / compare.RUNS / pool.LOG
+    command = ["gaf", *sys.argv[1:]]
+    given = study.digits() if name is None else [(trained(name), study.SETTINGS)]
+    plans: dict[Path, study.Plan] = {}
+    for config, defaults in given:
+        base = override(config, changes or [])
+        count = range(base.seed, base.seed + (seeds or study.SEEDS))
+        plan = study.Plan(base, tuple(split(settings or [])) or defaults, tuple(count))
+        folder = out or Path("runs") / f"compare-{plan.title}"
+        plans[folder / plan.title if out and name is None else folder] = plan
+    for folder, plan in plans.items():
+        study.check_folder(folder, plan)
+    comparisons: dict[Path, Comparison] = {}
+    with terminal.resumable(command, *plans):
+        first, base = next((folder, plan.base) for folder, plan in plans.items())
+        log = first / study.RUNS / pool.LOG
         with pool.Pool(workers or pool.slots(base), log, pool.gpus(base)) as processes:
-            for plan, folder in zip(plans, folders, strict=True):
-                watch = LiveTable(terminal.stderr())
-                found.append(compare.compare(plan, folder, processes, watch, command))
-    pages = [_page(each, folder) for each, folder in zip(found, folders, strict=True)]
+            for folder, plan in plans.items():
+                watch = LiveTable(terminal.stderr(), plan.title)
+                comparisons[folder] = study.compare(plan, folder, processes, watch, command)
+    pages = [write_page(comparison, folder) for folder, comparison in comparisons.items()]
     if as_json:
-        content = [plain(each.model_dump()) for each in found]
+        content = [plain(comparison.model_dump()) for comparison in comparisons.values()]
         print(json.dumps(content if len(content) > 1 else content[0]))
         return 0
-    for comparison, page in zip(found, pages, strict=True):
+    for comparison, page in zip(comparisons.values(), pages, strict=True):
         show(comparison, page)
     return 0
-
-
-def _page(comparison: Comparison, folder: Path) -> Path:
-    from gaf.lab.reports.page import write_page
-
-    return write_page(comparison, folder)
 
 
 def show(comparison: Comparison, page: Path) -> None:
@@ -130,8 +96,8 @@ def show(comparison: Comparison, page: Path) -> None:
     from gaf.lab.reports.comparison_table import comparison_table
     from gaf.lab.reports.tables import TerminalTable
 
-    console = terminal.stdout(WIDTH)
+    console = terminal.stdout()
     console.print(TerminalTable(comparison_table(comparison)))
     for row in comparison.rows:
-        console.print(Text(f"  {row.setting}: {row.sentence}"), soft_wrap=True)
-    console.print(Text(f"\npage: {page}\n"), soft_wrap=True)
+        terminal.print_line(console, f"  {row.setting}: {row.sentence}")
+    terminal.print_line(console, f"\npage: {page}\n")

@@ -13,15 +13,14 @@ import typer
 from rich.table import Table
 
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trained import WORKERS
-from gaf.lab.cli.transfer import Transfer
+from gaf.lab.cli.progress import Transfer
+from gaf.lab.cli.trainings import WORKERS
 from gaf.lab.data import catalog
 from gaf.lab.data.check import DatasetFindings, check
-from gaf.lab.data.files import DataError, DatasetMissing
+from gaf.lab.data.files import DatasetMissing
 from gaf.lab.data.get import get
 from gaf.lab.data.layouts import Dataset, default_root
 
-WIDTH = 150  # of tables that do not go to a terminal
 SHOWN = 20  # problems that a check prints
 DAMAGED = 1
 INTERRUPTED = 130
@@ -45,7 +44,10 @@ def list_(root: Root = None, as_json: Json = False) -> int:
     Example: gaf data list
     """
     root = root or default_root()
-    rows = [{"name": each.name, "title": each.title, **_where(each, root)} for each in _known()]
+    rows = [
+        {"name": dataset.name, "title": dataset.title, **_where(dataset, root)}
+        for dataset in catalog.DATASETS.values()
+    ]
     table = Table("name", "what it is", "here", title=f"datasets in {root}")
     for row in rows:
         table.add_row(row["name"], row["title"], row["folder"] or f"no: {row['missing']}")
@@ -75,9 +77,8 @@ def get_(
 
     Example: gaf data get cifar100
     """
-    console = terminal.stderr()
     try:
-        with _sentences(), Transfer(console) as transfer:
+        with _sentences(), Transfer(terminal.stderr()) as transfer:
             got = get(
                 catalog.find(name),
                 root or default_root(),
@@ -109,21 +110,15 @@ def check_(
 
     Example: gaf data check cifar100
     """
-    console = terminal.stderr()
     try:
-        with _sentences(), Transfer(console) as transfer:
-            found = check(
+        with _sentences(), Transfer(terminal.stderr()) as transfer:
+            findings = check(
                 catalog.find(name), root or default_root(), transfer.count, workers=workers
             )
     except KeyboardInterrupt:
         return INTERRUPTED
-    summary = {**asdict(found), "state": found.state}
-    _publish(_told(found), summary, as_json)
-    return DAMAGED if found.problems else 0
-
-
-def _known() -> list[Dataset]:
-    return list(catalog.DATASETS.values())
+    _publish(_lines(findings), {**asdict(findings), "state": findings.state}, as_json)
+    return DAMAGED if findings.problems else 0
 
 
 def _where(dataset: Dataset, root: Path) -> dict[str, str]:
@@ -136,18 +131,18 @@ def _where(dataset: Dataset, root: Path) -> dict[str, str]:
         return {"folder": "", "missing": dataset.how_to_get(root)}
 
 
-def _told(found: DatasetFindings) -> str:
+def _lines(findings: DatasetFindings) -> str:
     """The findings in lines."""
-    place = f" ({found.layout}) in {found.folder}" if found.folder else ""
-    lines = [f"{found.dataset}{place}: {found.state}"]
-    for split in found.splits:
+    place = f" ({findings.layout}) in {findings.folder}" if findings.folder else ""
+    lines = [f"{findings.dataset}{place}: {findings.state}"]
+    for split in findings.splits:
         of = f" of {split.published}" if split.published is not None else ""
         lines.append(f"  {split.name}: {split.samples}{of} samples, {split.classes} classes")
-    for file in found.files:
+    for file in findings.files:
         judged = {True: "as published", False: "not the published one", None: "none is published"}
         lines.append(f"  {file.name}: {file.size} bytes, md5 {file.md5}, {judged[file.matches]}")
-    lines += [f"  problem: {each}" for each in found.problems[:SHOWN]]
-    more = len(found.problems) - SHOWN
+    lines += [f"  problem: {problem}" for problem in findings.problems[:SHOWN]]
+    more = len(findings.problems) - SHOWN
     if more > 0:
         lines.append(f"  and {more} more problems: --json names them all")
     return "\n".join(lines)
@@ -158,8 +153,6 @@ def _sentences() -> Iterator[None]:
     """Turn what is wrong with data, disk or installation into one line and exit status 2."""
     try:
         yield
-    except DataError as error:
-        raise typer.TyperException(str(error)) from None
     except ModuleNotFoundError as error:
         needs = f"this dataset needs {error.name}, which is not installed"
         raise typer.TyperException(f"{needs}: pip install 'activated-gradients[lab]'") from None
@@ -174,5 +167,5 @@ def _publish(shown: Any, content: dict[str, Any], as_json: bool) -> None:
         return
     if isinstance(shown, str):  # a file name may hold bytes that are no text
         shown = shown.encode(errors="backslashreplace").decode()
-    console = terminal.stdout(WIDTH)
+    console = terminal.stdout()
     console.print(shown, highlight=False, soft_wrap=isinstance(shown, str))

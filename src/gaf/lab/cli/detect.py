@@ -15,7 +15,6 @@ from rich.progress import track
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.failing import said_in_a_sentence
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,19 +42,18 @@ def detect(
 
     Example: gaf detect runs/small-voc-ssd300-sgdm-seed0 photo.jpg --score 0.3 --out pictures
     """
-    with said_in_a_sentence():
-        from gaf.lab.reports.detections import Detector, draw
+    from gaf.lab.reports.detections import Detector, draw
 
-        targets = _targets(images, out)
-        detector = Detector(checkpoint)
-        results: list[dict[str, Any]] = []
-        for path, target in _with_progress(list(zip(images, targets, strict=True))):
-            image, found = detector(path, score)
-            _save(draw(image, found), target)
-            boxes = [each._asdict() for each in found]
-            results.append({"image": str(path), "picture": str(target), "found": boxes})
-            if not as_json:
-                terminal.show(f"{path}: {_told(found)}; in {target}")
+    targets = _targets(images, out)
+    detector = Detector(checkpoint)
+    results: list[dict[str, Any]] = []
+    for path, target in _with_progress(list(zip(images, targets, strict=True))):
+        image, boxes = detector(path, score)
+        _save(draw(image, boxes), target)
+        found = [box._asdict() for box in boxes]
+        results.append({"image": str(path), "picture": str(target), "found": found})
+        if not as_json:
+            terminal.show(f"{path}: {summary(boxes)}; in {target}")
     if as_json:
         print(json.dumps({"checkpoint": str(detector.step), "images": results}, indent=2))
     return 0
@@ -77,12 +75,10 @@ def _targets(images: list[Path], out: Path) -> list[Path]:
     return targets
 
 
-def _told(found: Sequence[DetectedObject]) -> str:
+def summary(boxes: Sequence[DetectedObject]) -> str:
     """What was found, the surest kind first: each with its best score, and how many where it is not one."""
-    counts = Counter(each.name for each in found)
-    best = {
-        each.name: each.score for each in reversed(found)
-    }  # the surest of a kind is written last
+    counts = Counter(box.name for box in boxes)
+    best = {box.name: box.score for box in reversed(boxes)}  # the surest of a kind is written last
     words = [
         f"{name} {best[name]:.2f}" if count == 1 else f"{count} x {name} up to {best[name]:.2f}"
         for name, count in counts.items()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +10,7 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.failing import said_in_a_sentence
+from gaf.lab.cli.progress import working
 
 if TYPE_CHECKING:
     from gaf.lab.reports.figures import Figure, Settings
@@ -46,31 +44,30 @@ def figure(
 
     Example: gaf figure 1 2 4 --out figures
     """
-    with said_in_a_sentence():
-        from gaf.lab.reports.figures import Settings, find
+    from gaf.common.files import plain
+    from gaf.lab.reports.figures import FORMATS, Settings, find, write_page
 
-        chosen = _formats(formats)
-        settings = Settings(alpha, beta, norm)
-        kinds = [find(number) for number in dict.fromkeys(numbers)]
+    for form in formats or ():
+        if form not in FORMATS:
+            raise GafError(f"--format {form!r} is not one of {', '.join(FORMATS)}")
+    chosen = tuple(form for form in FORMATS if not formats or form in formats)
+    settings = Settings(alpha, beta, norm)
+    kinds = [find(number) for number in dict.fromkeys(numbers)]
+    try:
         results = [_draw(kind, settings, out, chosen) for kind in kinds]
-        page = _page(settings, kinds[0].scene, out) if "html" in chosen else None
+        page = None
+        if "html" in chosen:
+            with working("the page"):
+                page = str(write_page(settings, kinds[0].scene, out))
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise GafError(f"{place}{error.strerror or error}") from None
     if as_json:
-        from gaf.common.files import plain
-
         print(json.dumps(plain({"figures": results, "page": page}), indent=2))
     else:
         paths = [path for result in results for path in result["files"]]
         terminal.show("\n".join(paths + ([page] if page else [])))
     return 0
-
-
-def _formats(asked: list[str] | None) -> tuple[str, ...]:
-    from gaf.lab.reports.figures import FORMATS
-
-    for each in asked or ():
-        if each not in FORMATS:
-            raise GafError(f"--format {each!r} is not one of {', '.join(FORMATS)}")
-    return tuple(form for form in FORMATS if not asked or form in asked)
 
 
 def _draw(
@@ -79,29 +76,8 @@ def _draw(
     """Draw one figure; returns what it shows and where."""
     from gaf.lab.reports.figures import PRINT, write
 
-    with _working(f"figure {kind.number}: {kind.title}"):
+    with working(f"figure {kind.number}: {kind.title}"):
         drawn = kind(settings)
         paths = write(drawn, out, [form for form in formats if form in PRINT])
     files = [str(path) for path in paths]
     return {"figure": kind.number, "title": kind.title, "files": files, **drawn.numbers()}
-
-
-def _page(settings: Settings, scene: str, out: Path) -> str:
-    from gaf.lab.reports.figures import write_page
-
-    with _working("the page"):
-        return str(write_page(settings, scene, out))
-
-
-@contextmanager
-def _working(said: str) -> Iterator[None]:
-    """A sign of life; what is wrong with the folder or the disk becomes a sentence."""
-    console = terminal.stderr()
-    if not console.is_terminal:
-        terminal.stderr().print(f"{said} ...", highlight=False, soft_wrap=True)
-    try:
-        with console.status(said) if console.is_terminal else nullcontext():
-            yield
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        raise GafError(f"{place}{error.strerror or error}") from None

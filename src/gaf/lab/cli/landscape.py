@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.failing import said_in_a_sentence
-from gaf.lab.cli.trained import trained_in
-
-WIDTH = 120  # of what does not go to a terminal
+from gaf.lab.cli.trainings import trained_in
 
 
 def landscape(
@@ -63,44 +59,37 @@ def landscape(
 
     Example: gaf landscape runs/digits-cnn-sgdm-seed0
     """
-    with said_in_a_sentence():
-        if bench:
-            return _bench(as_json)
-        if checkpoint is None:
-            raise GafError("name a run's folder or one of its checkpoints, or use --bench")
-        settings = {"radius": radius, "seed": seed, "biases_and_norms": biases_and_norms}
-        return _landscape(checkpoint, to, task, out, samples, side, settings, as_json)
-
-
-def _landscape(
-    checkpoint: Path,
-    to: Path | None,
-    task: str | None,
-    out: Path | None,
-    samples: int,
-    side: int,
-    settings: dict[str, Any],
-    as_json: bool,
-) -> int:
     from gaf.common.files import plain
     from gaf.lab.engine.checkpoint import run_folder
     from gaf.lab.reports.landscape_page import write_all
-    from gaf.lab.study.tune.optimum import reached
-    from gaf.lab.study.tune.surroundings import look
+    from gaf.lab.study.landscape import look, reached
 
+    if bench:
+        return _bench(as_json)
+    if checkpoint is None:
+        raise GafError("name a run's folder or one of its checkpoints, or use --bench")
     at = reached(checkpoint, trained_in(run_folder(checkpoint), task))
-    console = terminal.stderr()
-    console.print(Text(f"the loss around step {at.step} of {at.config.name} ..."), soft_wrap=True)
-    found = look(at, samples=samples, side=side, to=to, **settings)
+    terminal.print_line(
+        terminal.stderr(), f"the loss around step {at.step} of {at.config.name} ..."
+    )
+    numbers = look(
+        at,
+        samples=samples,
+        side=side,
+        to=to,
+        radius=radius,
+        seed=seed,
+        biases_and_norms=biases_and_norms,
+    )
     folder = out or run_folder(checkpoint) / "landscape"
     try:
-        paths = write_all(found, folder)
+        paths = write_all(numbers, folder)
     except OSError as error:
         raise GafError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
     if as_json:
-        print(json.dumps(plain({**found, "files": [str(path) for path in paths]})))
+        print(json.dumps(plain({**numbers, "files": [str(path) for path in paths]})))
     else:
-        terminal.show(found["said"])
+        terminal.show(numbers["said"])
         terminal.show("\n".join(map(str, paths)))
     return 0
 
@@ -123,5 +112,5 @@ def _bench(as_json: bool) -> int:
     columns = ("case", "method", "ms", "× plain loop", "× deep copies", "difference")
     title = "slices against loops by hand, interleaved; one thread"
     table = sheet(title, columns, rows, left=2)
-    terminal.stdout(WIDTH).print(machine.line(machine.facts()), table)
+    terminal.stdout().print(machine.line(machine.facts()), table)
     return 0

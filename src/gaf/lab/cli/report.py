@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import json
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.failing import said_in_a_sentence
 
 if TYPE_CHECKING:
-    from gaf.lab.study.comparison import Comparison
-    from gaf.lab.study.table.found import Filled
+    from gaf.lab.study.results import Comparison, Filled
 
-WIDTH = 1000  # of what does not go to a terminal: enough for any table
-
-
-class Format(str, Enum):
-    """What to make of a comparison or of a table of the paper."""
-
-    page = "page"
-    table = "table"
-    markdown = "markdown"
-    csv = "csv"
-    latex = "latex"
+Format = Literal["page", "table", "markdown", "csv", "latex"]
 
 
 def report(
@@ -36,7 +23,7 @@ def report(
     ],
     form: Annotated[
         Format, typer.Option("--format", help="A page in the folder, or a table on stdout.")
-    ] = Format.page,
+    ] = "page",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the pages' paths as JSON.")
     ] = False,
@@ -48,96 +35,83 @@ def report(
 
     Example: gaf report runs/digits-cnn-sgdm-seed0
     """
-    with said_in_a_sentence():
-        found = _found(folders)
-        if form is Format.page:
-            pages = [str(_page(each, folder)) for each, folder in found]
-            terminal.show(json.dumps(pages) if as_json else "\n".join(pages))
-        elif as_json:
-            raise GafError("--json is for pages; a table is text already")
-        else:
-            for number, (each, _) in enumerate(found):
-                terminal.show("\n" if number else "", end="")
-                _print_table(each, form)
+    studies = _studies(folders)
+    if form == "page":
+        pages = [str(_page(study, folder)) for study, folder in studies]
+        terminal.show(json.dumps(pages) if as_json else "\n".join(pages))
+    elif as_json:
+        raise GafError("--json is for pages; a table is text already")
+    else:
+        for number, (study, _) in enumerate(studies):
+            terminal.show("\n" if number else "", end="")
+            _print_table(study, form)
     return 0
 
 
-def _found(folders: list[Path]) -> list[tuple[Comparison | Filled, Path]]:
+def _studies(folders: list[Path]) -> list[tuple[Comparison | Filled, Path]]:
     """Each comparison and table that was named, and one comparison of all runs that were named."""
     from gaf.lab.engine.folder import CONFIG
     from gaf.lab.reports.gather import gather
-    from gaf.lab.study.comparison import COMPARISON, read
-    from gaf.lab.study.table.found import TABLE
-    from gaf.lab.study.table.found import read as read_table
+    from gaf.lab.study import compare, results
+    from gaf.lab.study.results import Comparison, Filled
 
-    compared: list[Path] = []
-    tables: list[Path] = []
-    runs: list[Path] = []
+    kinds = (Comparison.file, Filled.file, CONFIG)
+    places: dict[str, list[Path]] = {kind: [] for kind in kinds}
     for folder in folders:
         if not folder.is_dir():
             raise GafError(f"there is no folder {folder}")
-        if (folder / COMPARISON).is_file():
-            compared.append(folder)
-        elif (folder / TABLE).is_file():
-            tables.append(folder)
-        elif (folder / CONFIG).is_file():
-            runs.append(folder)
-        else:
-            inner = _within(folder, COMPARISON), _within(folder, TABLE)
-            within = _finished(_within(folder, CONFIG))
-            if not any((*inner, within)):
-                raise GafError(
-                    f"{folder} holds no comparison, no table and no finished run: "
-                    f"there is no {COMPARISON}, no {TABLE} and no {CONFIG}"
-                )
-            compared += inner[0]
-            tables += inner[1]
-            runs += within
-    found: list[tuple[Comparison | Filled, Path]] = []
-    found += [(read(folder), folder) for folder in dict.fromkeys(compared)]
-    found += [(read_table(folder), folder) for folder in dict.fromkeys(tables)]
-    return [*found, gather(runs)] if runs else found
-
-
-def _within(folder: Path, file: str) -> list[Path]:
-    return sorted(path.parent for path in folder.glob(f"*/{file}"))
+        kind = next((kind for kind in kinds if (folder / kind).is_file()), None)
+        if kind:
+            places[kind].append(folder)
+            continue
+        inner = {kind: sorted(path.parent for path in folder.glob(f"*/{kind}")) for kind in kinds}
+        inner[CONFIG] = _finished(inner[CONFIG])
+        if not any(inner.values()):
+            raise GafError(
+                f"{folder} holds no comparison, no table and no finished run: "
+                f"there is no {Comparison.file}, no {Filled.file} and no {CONFIG}"
+            )
+        for kind, within in inner.items():
+            places[kind] += within
+    studies: list[tuple[Comparison | Filled, Path]] = [
+        *((compare.read(folder), folder) for folder in dict.fromkeys(places[Comparison.file])),
+        *((results.read(folder, Filled), folder) for folder in dict.fromkeys(places[Filled.file])),
+    ]
+    return [*studies, gather(places[CONFIG])] if places[CONFIG] else studies
 
 
 def _finished(runs: list[Path]) -> list[Path]:
     """Of runs that nobody named, those that are finished; the others are told."""
     from gaf.lab.engine.folder import FINISHED
 
-    done = [run for run in runs if (run / FINISHED).is_file()]
     for run in runs:
-        if run not in done:
+        if not (run / FINISHED).is_file():
             terminal.say(f"left out {run}, which is not finished")
-    return done
+    return [run for run in runs if (run / FINISHED).is_file()]
 
 
-def _page(each: Comparison | Filled, folder: Path) -> Path:
+def _page(study: Comparison | Filled, folder: Path) -> Path:
     from gaf.lab.reports.page import write_page
     from gaf.lab.reports.table_page import write_all
-    from gaf.lab.study.table.found import Filled
+    from gaf.lab.study.results import Filled
 
     try:
-        return write_all(each, folder)[0] if isinstance(each, Filled) else write_page(each, folder)
+        if isinstance(study, Filled):
+            return write_all(study, folder)[0]
+        return write_page(study, folder)
     except OSError as error:
         raise GafError(f"the page in {folder} cannot be written: {error.strerror}") from None
 
 
-def _print_table(each: Comparison | Filled, form: Format) -> None:
+def _print_table(study: Comparison | Filled, form: Format) -> None:
     from gaf.lab.reports import tables
     from gaf.lab.reports.comparison_table import comparison_table
     from gaf.lab.reports.paper_table import paper_table
-    from gaf.lab.study.table.found import Filled
+    from gaf.lab.study.results import Filled
 
-    table = paper_table(each) if isinstance(each, Filled) else comparison_table(each)
-    if form is Format.table:
-        terminal.stdout(WIDTH).print(tables.TerminalTable(table))
+    table = paper_table(study) if isinstance(study, Filled) else comparison_table(study)
+    if form == "table":
+        terminal.stdout().print(tables.TerminalTable(table))
         return
-    texts = {
-        Format.markdown: tables.markdown,
-        Format.csv: tables.as_csv,
-        Format.latex: tables.latex,
-    }
+    texts = {"markdown": tables.markdown, "csv": tables.as_csv, "latex": tables.latex}
     terminal.show(texts[form](table), end="")

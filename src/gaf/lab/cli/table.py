@@ -4,65 +4,41 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.text import Text
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.failing import ends_well, said_in_a_sentence
-from gaf.lab.cli.trained import SEEDS, WORKERS
+from gaf.lab.cli.trainings import SEEDS, WORKERS
 
 if TYPE_CHECKING:
-    from gaf.lab.study.live import LiveTable
-    from gaf.lab.study.table.found import Filled
+    from gaf.lab.study.results import Filled
     from gaf.lab.study.table.plan import TablePlan
 
-WIDTH = 160  # of tables that do not go to a terminal
-
-
-class Name(str, Enum):
-    """The paper's tables I to IV."""
-
-    imagenet = "imagenet"
-    cifar100 = "cifar100"
-    cifar_adam = "cifar-adam"
-    voc = "voc"
-
-
-class Scale(str, Enum):
-    """How large."""
-
-    small = "small"
-    full = "full"
+Name = Literal["imagenet", "cifar100", "cifar-adam", "voc"]  # the paper's tables I to IV
+Scale = Literal["small", "full"]
+Place = Literal["here", "ray"]  # what trains
 
 
 class Placement(str, Enum):
-    """Where f acts."""
+    """Where f acts. No Literal: typing takes one in another order, as a config has it, for the same."""
 
     momentum = "momentum"
     update = "update"
     gradient = "gradient"
 
 
-class On(str, Enum):
-    """What trains."""
-
-    here = "here"
-    ray = "ray"
-
-
 def table(
     name: Annotated[Name, typer.Argument(help="Table I, II, III or IV of the paper.")],
     scale: Annotated[
         Scale, typer.Option(help="full: the paper's; small: slim models, minutes of a core each.")
-    ] = Scale.small,
+    ] = "small",
     seeds: Annotated[int, typer.Option(min=1, max=SEEDS, help="How many.")] = 1,
     models: Annotated[
         list[str] | None,
@@ -85,8 +61,8 @@ def table(
         typer.Option("--set", metavar="KEY=VALUE", help="Change a key of all configs; may repeat."),
     ] = None,
     on: Annotated[
-        On, typer.Option(help="here: processes of this machine; ray: a Ray cluster.")
-    ] = On.here,
+        Place, typer.Option(help="here: processes of this machine; ray: a Ray cluster.")
+    ] = "here",
     address: Annotated[
         str | None,
         typer.Option(
@@ -116,56 +92,43 @@ def table(
 
     Example: gaf table cifar100 --models resnet50 --settings "arctan, log" --seeds 3
     """
-    command = ["gaf", *sys.argv[1:]]
-    with said_in_a_sentence():
-        from gaf.lab.study.settings import split
-        from gaf.lab.study.table import plan as plans
-
-        plan = plans.make(
-            name.value,
-            scale.value,
-            seeds=seeds,
-            placement=placement.value if placement else None,
-            models=split(models or []),
-            settings=split(settings or []),
-            changes=changes or [],
-        )
-        folder = out or Path("runs") / f"table-{name.value}"
-        if address and on is On.here:
-            raise GafError("--address is for --on ray")
-        if workers and on is On.ray:
-            raise GafError("--workers is for this machine; a cluster's nodes say what they hold")
-        if dry_run:
-            return _dry_run(plan, folder, on, workers, as_json)
-        return _table(plan, folder, on, address, workers, as_json, command)
-
-
-def _table(
-    plan: TablePlan,
-    folder: Path,
-    on: On,
-    address: str | None,
-    workers: int | None,
-    as_json: bool,
-    command: Sequence[str],
-) -> int:
     from gaf.common.files import plain
-    from gaf.lab import data
     from gaf.lab.reports.table_page import write_all
+    from gaf.lab.study import results
     from gaf.lab.study.grid import Stopped
-    from gaf.lab.study.table import fill, found
+    from gaf.lab.study.live import LiveTable
+    from gaf.lab.study.settings import split
+    from gaf.lab.study.table import fill
+    from gaf.lab.study.table import plan as plans
 
+    plan = plans.make(
+        name,
+        scale,
+        seeds=seeds,
+        placement=placement.value if placement else None,
+        models=split(models or []),
+        settings=split(settings or []),
+        changes=changes or [],
+    )
+    folder = out or Path("runs") / f"table-{name}"
+    if address and on == "here":
+        raise GafError("--address is for --on ray")
+    if workers and on == "ray":
+        raise GafError("--workers is for this machine; a cluster's nodes say what they hold")
+    if dry_run:
+        return _dry_run(plan, folder, on, workers, as_json)
     fill.check_folder(folder, plan)
-    if on is On.here:
-        for name, root in _roots(plan).items():  # a dataset that is missing is told once
-            if line := data.stand_in(name, root):
-                terminal.say(line)
-    with ends_well(command, folder):
+    if on == "here":
+        for line in _stand_ins(plan):
+            terminal.say(line)
+    command = ["gaf", *sys.argv[1:]]
+    with terminal.resumable(command, folder):
         try:
             with _executor(plan, folder / fill.RUNS, on, address, workers) as executor:
-                filled = fill.fill(plan, folder, executor, _watch(plan), command)
+                watch = LiveTable(terminal.stderr(), f"gaf table {name}, {scale} scale")
+                filled = fill.fill(plan, folder, executor, watch, command)
         except Stopped:
-            write_all(found.read(folder), folder)
+            write_all(results.read(folder, results.Filled), folder)
             raise
     files = write_all(filled, folder)
     if as_json:
@@ -175,18 +138,29 @@ def _table(
     return 0
 
 
-def _roots(plan: TablePlan) -> dict[str, Any]:
-    """The datasets that a plan trains on, and the folder that each is looked for in."""
-    tasks = [entry.config.task for entry in plan.entries]
-    return {task.data: task.data_options.get("root") for task in tasks if not task.own}
+def _stand_ins(plan: TablePlan, or_missing: bool = False) -> Iterator[str]:
+    """A line for each dataset of which only a subset is here, and if wanted for each that is not here."""
+    from gaf.lab import data
+
+    tasks = {entry.config.task.data: entry.config.task for entry in plan.entries}
+    for task in tasks.values():
+        root: Any = task.data_options.get("root")
+        try:
+            line = "" if task.own else data.stand_in(task.data, root)
+        except data.DataError as error:
+            if not or_missing:
+                raise
+            line = str(error)
+        if line:
+            yield line
 
 
 def _executor(
-    plan: TablePlan, runs: Path, on: On, address: str | None, workers: int | None
+    plan: TablePlan, runs: Path, on: Place, address: str | None, workers: int | None
 ) -> AbstractContextManager[Any]:
     from gaf.lab.study import pool
 
-    if on is On.ray:
+    if on == "ray":
         from gaf.lab.study.ray_grid import RayGrid
 
         return RayGrid(runs, address)
@@ -194,54 +168,25 @@ def _executor(
     return pool.Pool(workers or pool.slots(first), runs / pool.LOG, pool.gpus(first))
 
 
-def _watch(plan: TablePlan) -> LiveTable:
-    from gaf.lab.engine.config import RunConfig
-    from gaf.lab.study.live import LiveTable
-
-    class ByModel(LiveTable):
-        """One row for each model: with all settings the table would be longer than a screen."""
-
-        def begin(self, configs: Sequence[RunConfig], found: int) -> None:
-            title = f"gaf table {plan.name}, {plan.scale} scale"
-            super().begin(
-                [
-                    each.model_copy(
-                        update={"name": f"{title}: {each.task.model} on {each.task.data}"}
-                    )
-                    for each in configs
-                ],
-                found,
-            )
-
-    return ByModel(terminal.stderr())
-
-
-def _dry_run(plan: TablePlan, folder: Path, on: On, workers: int | None, as_json: bool) -> int:
-    from gaf.lab import data
+def _dry_run(plan: TablePlan, folder: Path, on: Place, workers: int | None, as_json: bool) -> int:
     from gaf.lab.reports import table_cost
     from gaf.lab.study import pool
     from gaf.lab.study.table import cost, fill
 
-    missing = []
-    for name, root in _roots(plan).items() if on is On.here else ():
-        try:
-            line = data.stand_in(name, root)
-        except data.DataError as error:
-            line = str(error)
-        if line:
-            missing.append(line)
-            terminal.say(f"{line}; the cost is that of training on the whole of it")
+    missing = list(_stand_ins(plan, or_missing=True)) if on == "here" else []
+    for line in missing:
+        terminal.say(f"{line}; the cost is that of training on the whole of it")
     left = cost.left_to_do(plan.runs(), folder / fill.RUNS, terminal.say)
-    at_once = None if on is On.ray else workers or pool.slots(plan.entries[0].config)
+    at_once = None if on == "ray" else workers or pool.slots(plan.entries[0].config)
     bill = cost.bill(left, at_once)
     if as_json:
-        runs = [cost.as_json(each) for each in left]
+        runs = [cost.as_json(entry) for entry in left]
         print(json.dumps({**asdict(bill), "missing": missing, "runs": runs}))
         return 0
-    console = terminal.stdout(WIDTH)
+    console = terminal.stdout()
     console.print(table_cost.listed(left))
     for sentence in table_cost.sentences(bill):
-        console.print(Text(sentence), soft_wrap=True)
+        terminal.print_line(console, sentence)
     return 0
 
 
@@ -251,8 +196,9 @@ def show(filled: Filled, files: Sequence[Path]) -> None:
     from gaf.lab.reports.table_page import headline
     from gaf.lab.reports.tables import TerminalTable
 
-    console = terminal.stdout(WIDTH)
+    console = terminal.stdout()
     console.print(TerminalTable(paper_table(filled)))
-    console.print(Text(filled.about), soft_wrap=True)
-    console.print(Text(headline(filled)), soft_wrap=True)
-    console.print(Text(f"\npage: {files[0]}, beside it {', '.join(f.name for f in files[1:])}\n"))
+    terminal.print_line(console, filled.about)
+    terminal.print_line(console, headline(filled))
+    beside = ", ".join(file.name for file in files[1:])
+    terminal.print_line(console, f"\npage: {files[0]}, beside it {beside}\n")

@@ -13,12 +13,11 @@ from rich.text import Text
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.failing import said_in_a_sentence
+from gaf.lab.cli.progress import working
 
 if TYPE_CHECKING:
     from gaf.lab.theory.statements import Findings, Statement
 
-WIDTH = 1000  # of what does not go to a terminal: enough for the table
 MOST = 2**31 - 1  # as a seed
 
 
@@ -41,18 +40,16 @@ def theory(
 
     Example: gaf theory --statement theorem-6
     """
-    with said_in_a_sentence():
-        from gaf.lab.theory.statements import STATEMENTS, find
-        from gaf.lab.theory.statements.findings import detail
-        from gaf.lab.theory.statements.page import page
+    from gaf.common.files import plain
+    from gaf.lab.theory.statements import STATEMENTS, find
+    from gaf.lab.theory.statements.findings import detail
+    from gaf.lab.theory.statements.page import page
 
-        if markdown and (as_json or name):
-            raise GafError("--markdown prints the whole page: leave --statement and --json out")
-        chosen = [find(name)] if name else list(STATEMENTS)
-        results = list(_checked(chosen, seed))
+    if markdown and (as_json or name):
+        raise GafError("--markdown prints the whole page: leave --statement and --json out")
+    chosen = [find(name)] if name else list(STATEMENTS)
+    results = list(_checked(chosen, seed))
     if as_json:
-        from gaf.common.files import plain
-
         records = [statement.record(findings) for statement, findings in results]
         print(json.dumps(plain({"seed": seed, "statements": records}), indent=2))
     elif markdown:
@@ -65,15 +62,9 @@ def theory(
 
 
 def _checked(statements: list[Statement], seed: int) -> Iterator[tuple[Statement, Findings]]:
-    console = terminal.stderr()
     with _one_thread():
         for statement in statements:
-            title = f"{statement.title}: {statement.subject}"
-            if console.is_terminal:
-                with console.status(title):
-                    findings = statement.check(seed)
-            else:
-                terminal.stderr().print(f"{title} ...", highlight=False, soft_wrap=True)
+            with working(f"{statement.title}: {statement.subject}"):
                 findings = statement.check(seed)
             yield statement, findings
 
@@ -94,7 +85,7 @@ def _one_thread() -> Iterator[None]:
 def _print_summary(results: list[tuple[Statement, Findings]]) -> None:
     from gaf.lab.theory.statements.findings import SUMMARY, summary_rows
 
-    console = terminal.stdout(WIDTH)
+    console = terminal.stdout()
     table = Table(box=None, pad_edge=False)
     for column in SUMMARY:
         table.add_column(column)

@@ -14,8 +14,7 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.failing import said_in_a_sentence
-from gaf.lab.cli.trained import NAME, trained, trained_in
+from gaf.lab.cli.trainings import NAME, trained, trained_in
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig
@@ -62,26 +61,25 @@ def train(
 
     Example: gaf train digits-cnn-sgdm --set optimizer.lr=0.1 --seed 1
     """
-    with said_in_a_sentence():
-        if show_list:
-            return _list(name, as_json)
-        config = _config(name, changes or [], seed, task, resume, out)
-        folder = resume or out or Path("runs") / f"{config.name}-seed{config.seed}"
-        return _train(config, folder, as_json)
+    if show_list:
+        return _list(name, as_json)
+    config = _config(name, changes or [], seed, task, resume, out)
+    folder = resume or out or Path("runs") / f"{config.name}-seed{config.seed}"
+    return _train(config, folder, as_json)
 
 
 def _list(within: str | None, as_json: bool) -> int:
     """The recipes that begin so; without a name the plain ones, with the number of their variants."""
     from gaf.lab.study import recipes
 
-    found = [name for name in recipes.names() if name.startswith(within or "")]
-    if not found:
+    chosen = [name for name in recipes.names() if name.startswith(within or "")]
+    if not chosen:
         raise GafError(f"no recipe begins with {within!r}; gaf train --list shows where they begin")
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(chosen))
         return 0
     for heading, group in recipes.groups().items():
-        names = [each.name for each in group if each.name in found]
+        names = [recipe.name for recipe in group if recipe.name in chosen]
         if names:
             terminal.show(heading)
         for name in names:
@@ -123,6 +121,7 @@ def _config(
 
 
 def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
+    from gaf.common.files import plain
     from gaf.lab.engine import run
     from gaf.lab.engine.folder import FINISHED
     from gaf.lab.engine.progress import ConsoleProgress, Interrupted
@@ -154,7 +153,8 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
     if _first():
         if before:
             terminal.say("this run was finished before; nothing was trained")
-        terminal.show(json.dumps(_plain(result)) if as_json else _sentence(result))
+        content = plain({**dict(result), "folder": str(result.folder)})
+        terminal.show(json.dumps(content) if as_json else _sentence(result))
     return 0
 
 
@@ -169,12 +169,6 @@ def _subset(config: RunConfig) -> str:
         return data.stand_in(config.task.data, root)
     except data.DataError:
         return ""  # the training will say so
-
-
-def _plain(result: Result) -> dict[str, Any]:
-    from gaf.common.files import plain
-
-    return plain({**dict(result), "folder": str(result.folder)})
 
 
 def _sentence(result: Result) -> str:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
 from gaf.lab.cli.compare import show as show_comparison
-from gaf.lab.cli.failing import ends_well, said_in_a_sentence
-from gaf.lab.cli.trained import NAME, SEEDS, WORKERS, trained
+from gaf.lab.cli.trainings import NAME, SEEDS, WORKERS, trained
 
 if TYPE_CHECKING:
-    from gaf.lab.engine.config import RunConfig
+    from gaf.lab.study.results import Tuned
 
-WIDTH = 120  # of what does not go to a terminal
 SHOWN = 10  # candidates in the table
 
 
@@ -84,137 +81,115 @@ def tune(
 
     Example: gaf tune digits-cnn-sgdm --budget "400 epochs"
     """
-    command = ["gaf", *sys.argv[1:]]
-    with said_in_a_sentence():
-        config = _config(name, task, changes or [])
-        folder = out or Path("runs") / f"tune-{config.name}"
-        return _tune(config, folder, budget, seeds, settings or [], workers, as_json, command)
-
-
-def _config(name: str | None, task: str | None, changes: list[str]) -> RunConfig:
-    from gaf.lab.engine.config import override
-    from gaf.lab.study.tune.cases import hard_case
-
-    base = hard_case() if name is None and task is None else trained(name, task)
-    return override(base, changes)
-
-
-def _tune(
-    config: RunConfig,
-    folder: Path,
-    budget: str | None,
-    seeds: int,
-    beside: list[str],
-    workers: int | None,
-    as_json: bool,
-    command: list[str],
-) -> int:
     from gaf.common.files import plain
+    from gaf.lab.engine.config import override
     from gaf.lab.reports.page import write_page as write_comparison
     from gaf.lab.reports.tune_page import write_page
     from gaf.lab.study import pool
+    from gaf.lab.study.compare import compare
     from gaf.lab.study.grid import RUNS
     from gaf.lab.study.live import LiveTable
+    from gaf.lab.study.recipes.laptop import hard_case
     from gaf.lab.study.settings import split
-    from gaf.lab.study.tune import check
-    from gaf.lab.study.tune.record import record
-    from gaf.lab.study.tune.tune import Spend, check_folder, tune
+    from gaf.lab.study.tune import tune as study
 
-    spend = Spend() if budget is None else Spend.parse(budget)
-    if beside and not seeds:
+    command = ["gaf", *sys.argv[1:]]
+    base = hard_case() if name is None and task is None else trained(name, task)
+    config = override(base, changes or [])
+    folder = out or Path("runs") / f"tune-{config.name}"
+    spend = study.Spend() if budget is None else study.Spend.parse(budget)
+    if settings and not seeds:
         raise GafError("--settings stand beside the winner in a check: add --check 10")
-    others = split(beside)
+    others = split(settings or [])
     if seeds:
-        check.plan(config, others, seeds)  # a name that does not exist is refused before the race
-    check_folder(folder)
+        study.check_plan(config, others, seeds)  # an unknown name is refused before the race
+    study.check_folder(folder)
     console = terminal.stderr()
 
-    def told(text: str) -> None:
-        console.print(Text(text), soft_wrap=True)
+    def say(text: str) -> None:
+        terminal.print_line(console, text)
 
     def watch(title: str) -> LiveTable:
-        told(title)
-        return LiveTable(console)
+        say(title)
+        return LiveTable(console, config.name)
 
     slots = workers or pool.slots(config.model_copy(update={"threads": config.threads or 1}))
     log = folder / RUNS / pool.LOG
-    with ends_well(command, folder), pool.Pool(slots, log, pool.gpus(config)) as processes:
-        done = tune(
+    checked = None
+    with terminal.resumable(command, folder), pool.Pool(slots, log, pool.gpus(config)) as processes:
+        tuned = study.tune(
             config,
             folder,
             processes,
             spend=spend,
             slots=slots,
             watch=watch,
-            told=told,
+            say=say,
             command=command,
         )
-        found = plain(record(done))
-        page = write_page(found, folder)
-        checked = None
+        page = write_page(plain(tuned.model_dump()), folder)
         if seeds:
-            plan = check.plan(config, [done.found.winner.name, *others], seeds)
-            grid = watch(f"check, {done.found.winner.name} and others on {seeds} fresh seeds")
-            checked = check.check(plan, folder, processes, grid, command)
-    checked_page = write_comparison(checked, folder / check.CHECK) if checked else None
+            winner = tuned.winner.name
+            plan = study.check_plan(config, [winner, *others], seeds)
+            grid = watch(f"check, {winner} and others on {seeds} fresh seeds")
+            checked = compare(plan, folder / study.CHECK, processes, grid, command)
+    checked_page = write_comparison(checked, folder / study.CHECK) if checked else None
     if as_json:
-        print(json.dumps({**found, "check": plain(checked.model_dump()) if checked else None}))
+        check = plain(checked.model_dump()) if checked else None
+        print(json.dumps({**plain(tuned.model_dump()), "check": check}))
         return 0
-    show(found, page)
+    show(tuned, page)
     if checked and checked_page:
         show_comparison(checked, checked_page)
     return 0
 
 
-def show(found: dict[str, Any], page: Path) -> None:
+def show(tuned: Tuned, page: Path) -> None:
     """The reasoning, the table, the verdict, the line to copy, and where the page is."""
-    console = terminal.stdout(WIDTH)
-    for subject, sentence in found["reasons"]:
-        console.print(Text(f"{subject}: {sentence}"), soft_wrap=True)
-    console.print(_race(found))
-    console.print(_final(found))
-    cost = found["cost"]
-    console.print(Text(found["verdict"]), soft_wrap=True)
-    console.print(
-        Text(
-            f"cost: {cost['steps']} steps with the probe and all seeds, {cost['share']:.1%} of the "
-            f"{cost['in_full']} of running all {cost['candidates']} candidates in full; "
-            f"{found['seconds']:.0f} s"
-        ),
-        soft_wrap=True,
+    console = terminal.stdout()
+    for subject, sentence in tuned.reasons:
+        terminal.print_line(console, f"{subject}: {sentence}")
+    console.print(_race(tuned))
+    console.print(_final(tuned))
+    cost = tuned.cost
+    terminal.print_line(console, tuned.verdict)
+    terminal.print_line(
+        console,
+        f"cost: {cost.steps} steps with the probe and all seeds, {cost.share:.1%} of the "
+        f"{cost.in_full} of running all {cost.candidates} candidates in full; {tuned.seconds:.0f} s",
     )
-    if found["helps"]:
-        console.print(Text(f"\n{found['line']}\n"), soft_wrap=True)
-    console.print(Text(f"page: {page}"), soft_wrap=True)
+    if tuned.helps:
+        terminal.print_line(console, f"\n{tuned.line}\n")
+    terminal.print_line(console, f"page: {page}")
 
 
-def _race(found: dict[str, Any]) -> Table:
-    cost = found["cost"]
-    table = Table(title=f"the best {SHOWN} of {len(found['raced'])} candidates")
+def _race(tuned: Tuned) -> Table:
+    cost = tuned.cost
+    table = Table(title=f"the best {SHOWN} of {len(tuned.raced)} candidates")
     table.add_column("candidate")
-    for steps in ("first", "second"):
-        table.add_column(f"{cost[steps]} steps", justify="right")
+    for steps in (cost.first, cost.second):
+        table.add_column(f"{steps} steps", justify="right")
     table.add_column("from")
-    for each in found["raced"][:SHOWN]:
-        second = ", ".join(map(_shown, each["second"]))
-        table.add_row(each["name"], _shown(each["first"]), second, each["source"])
+    for raced in tuned.raced[:SHOWN]:
+        second = ", ".join(map(_shown, raced.second))
+        table.add_row(raced.name, _shown(raced.first), second, raced.source)
     return table
 
 
-def _final(found: dict[str, Any]) -> Table:
-    score = found["score"]
-    steps, n = found["cost"]["final"], len(score["seeds"])
-    table = Table(title=f"final: {score['name']} after {steps} steps, {n} seeds")
+def _final(tuned: Tuned) -> Table:
+    score = tuned.score
+    table = Table(
+        title=f"final: {score.name} after {tuned.cost.final} steps, {len(score.seeds)} seeds"
+    )
     for column in ("setting", "scores", "the winner's gain [95 %]", "verdict"):
         table.add_column(column)
-    table.add_row(found["winner"]["name"], " ".join(map(_shown, score["winner"])), "", "")
-    for each in found["against"]:
-        gain = f"{_shown(each['mean'])} [{_shown(each['low'])}, {_shown(each['high'])}]"
-        scores = " ".join(map(_shown, each["scores"]))
-        table.add_row(each["name"], scores, gain, each["verdict"])
+    table.add_row(tuned.winner.name, " ".join(map(_shown, score.winner)), "", "")
+    for other in tuned.against:
+        gain = f"{_shown(other.mean)} [{_shown(other.low)}, {_shown(other.high)}]"
+        table.add_row(other.name, " ".join(map(_shown, other.scores)), gain, other.verdict)
     return table
 
 
-def _shown(value: float | str | None) -> str:
-    """A score; inf and NaN come as words."""
-    return "–" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+def _shown(value: float | None) -> str:
+    """A score; a dash where a run failed."""
+    return "–" if value is None else f"{value:.4g}"

@@ -10,7 +10,7 @@ from gaf.lab.reports.history import Band, Curve, RunHistory, band
 from gaf.lab.reports.html import CurvePlot, plotly_text
 from gaf.lab.reports.numbers import rounded
 from gaf.lab.reports.style import Style, faint
-from gaf.lab.study.comparison import Comparison
+from gaf.lab.study.results import Comparison
 
 SHARES = {
     "enlarged": "made larger by f",

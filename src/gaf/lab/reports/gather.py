@@ -15,9 +15,9 @@ from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.identity import RunIdentity
 from gaf.lab.reports import history
 from gaf.lab.study.compare import training
-from gaf.lab.study.comparison import Comparison, RunRef
 from gaf.lab.study.grid import Outcome, digest, finished
 from gaf.lab.study.judge import Entry, judge
+from gaf.lab.study.results import Comparison, RunRef
 from gaf.lab.study.settings import Setting, control, kind_of
 
 Group = dict[int, tuple[RunConfig, Outcome]]  # runs of one setting, by seed

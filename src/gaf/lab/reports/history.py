@@ -13,7 +13,7 @@ from gaf.common.errors import GafError
 from gaf.common.files import read_json
 from gaf.lab.engine import record
 from gaf.lab.engine.folder import CONFIG
-from gaf.lab.study.comparison import Comparison
+from gaf.lab.study.results import Comparison
 
 POINTS = 400  # of a curve on the page; more cannot be told apart
 

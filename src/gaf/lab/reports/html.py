@@ -29,7 +29,7 @@ import gaf
 from gaf.common.files import write_whole
 from gaf.lab.reports import numbers
 from gaf.lab.reports.tables import ResultTable
-from gaf.lab.study.comparison import Difference
+from gaf.lab.study.results import Difference
 
 PAGE = "report.html"
 PACKAGE = files("gaf.lab.reports")

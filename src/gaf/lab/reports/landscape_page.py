@@ -24,7 +24,7 @@ STEM = "landscape"
 
 
 def write_all(around: dict[str, Any], folder: Path) -> list[Path]:
-    """Write the files of what :func:`gaf.lab.study.tune.surroundings.look` found; returns their paths."""
+    """Write the files of what :func:`gaf.lab.study.landscape.look` found; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {f"{STEM}.{form}": drawn(partial(draw, around), form) for form in PRINT}
     contents[f"{STEM}.html"] = render(around).encode("utf-8", "replace")

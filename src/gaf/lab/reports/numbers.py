@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from gaf.lab.study.comparison import Comparison, Difference
+from gaf.lab.study.results import Comparison, Difference
 
 NOTHING = "–"  # where there is no figure
 

@@ -12,7 +12,7 @@ from gaf.lab.reports.history import RunHistory, histories
 from gaf.lab.reports.html import PAGE
 from gaf.lab.reports.shape import shapes
 from gaf.lab.reports.style import styles
-from gaf.lab.study.comparison import Comparison, Row
+from gaf.lab.study.results import Comparison, Row
 
 ORDER = ("failed", "better", "worse", "no difference", "nothing learned", "baseline")
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from gaf.lab.reports import numbers
 from gaf.lab.reports.tables import Column, ResultTable, difference_figures
-from gaf.lab.study.comparison import Difference
 from gaf.lab.study.recipes.paper import WITHOUT
-from gaf.lab.study.table.found import Filled, Line, Scores
+from gaf.lab.study.results import Difference, Filled, Line, Scores
 
 NOTHING_LEARNED = "nothing learned here"
 DIGITS = 2  # as the paper prints percents

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gaf.lab.study.comparison import Comparison
+from gaf.lab.study.results import Comparison
 
 # Variables of the style sheet, told apart also by most who do not see all colours.
 PALETTE = tuple(f"var(--colour-{i})" for i in range(8))

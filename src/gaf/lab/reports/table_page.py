@@ -10,7 +10,7 @@ from gaf.common.files import write_whole
 from gaf.lab.reports import html, tables
 from gaf.lab.reports.html import PAGE
 from gaf.lab.reports.paper_table import main_and_note, number, paper_table, word
-from gaf.lab.study.table.found import Filled, Scores
+from gaf.lab.study.results import Filled, Scores
 
 TEXTS = {"table.md": tables.markdown, "table.csv": tables.as_csv, "table.tex": tables.latex}
 

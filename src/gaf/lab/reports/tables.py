@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gaf.common.texts import printable
-from gaf.lab.study.comparison import Difference
+from gaf.lab.study.results import Difference
 
 COLOURS = {"better": "green", "worse": "red", "failed": "red"}
 MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$&])")

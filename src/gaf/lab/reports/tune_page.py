@@ -18,7 +18,7 @@ SYMBOLS = {"gradient": "circle", "momentum": "diamond", "update": "square"}
 
 
 def write_page(record: dict[str, Any], folder: Path) -> Path:
-    """Write the page of a record (see :mod:`gaf.lab.study.tune.record`), whole or not at all."""
+    """Write the page of a record (see :class:`gaf.lab.study.results.Tuned`), whole or not at all."""
     return html.write(render(record), folder / PAGE)
 
 

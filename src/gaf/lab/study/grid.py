@@ -9,7 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,11 +66,19 @@ class Outcome:
     result: Result | None
     error: str = ""
 
+    @property
+    def score(self) -> float | None:
+        """None where the run failed."""
+        return None if self.result is None else self.result.score
+
 
 class Watch:
     """Whoever wants to see a grid on its way; this one does nothing."""
 
-    def begin(self, configs: Sequence[RunConfig], found: int) -> None:
+    def settings(self, names: Mapping[str, str]) -> None:
+        """The setting of each run of the next grid, by :func:`digest`."""
+
+    def begin(self, configs: Sequence[RunConfig], finished: int) -> None:
         """All runs of the grid; so many were found finished, and are the first to end."""
 
     def progress(self, config: RunConfig, step: int, total: int) -> None:
@@ -160,8 +168,7 @@ def run_grid(
     watch = watch or Watch()
     wanted = {digest(config): config for config in configs}
     at = places(wanted.values(), folder)
-    found = {key: place.finished() for key, place in at.items()}
-    outcomes = {key: outcome for key, outcome in found.items() if outcome is not None}
+    outcomes = {key: outcome for key, place in at.items() if (outcome := place.finished())}
     watch.begin(list(wanted.values()), len(outcomes))
     for key, outcome in outcomes.items():
         watch.ended(wanted[key], outcome)

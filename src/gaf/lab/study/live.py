@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -19,21 +19,25 @@ NARROWEST = 60
 
 
 class LiveTable(Watch):
-    """On a rich console."""
+    """On a rich console, with a row for each setting."""
 
-    def __init__(self, console: Console) -> None:
-        self._console, self._lock = console, threading.Lock()
+    def __init__(self, console: Console, title: str = "") -> None:
+        self._console, self._title, self._lock = console, title, threading.Lock()
         self._live: Live | None = None
         self._configs: dict[str, RunConfig] = {}
+        self._settings: Mapping[str, str] = {}
 
-    def begin(self, configs: Sequence[RunConfig], found: int) -> None:
+    def settings(self, names: Mapping[str, str]) -> None:
+        self._settings = names
+
+    def begin(self, configs: Sequence[RunConfig], finished: int) -> None:
         self._configs = {digest(config): config for config in configs}
         self._outcomes: dict[str, Outcome] = {}
         self._running: dict[str, float] = {}  # the share of each run that is done
-        self._found, self._began = found, time.monotonic()
+        self._before, self._began = finished, time.monotonic()
         self._share_at_start: dict[str, float] = {}  # of a run that goes on
-        if found:
-            self._console.print(f"{found} of {len(configs)} runs were finished before")
+        if finished:
+            self._console.print(f"{finished} of {len(configs)} runs were finished before")
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
@@ -49,7 +53,7 @@ class LiveTable(Watch):
         with self._lock:
             self._running.pop(key, None)
             self._outcomes[key] = outcome
-        new = len(self._outcomes) > self._found
+        new = len(self._outcomes) > self._before
         if outcome.result is None or (new and not self._live):
             self._say(config, outcome)
 
@@ -69,7 +73,7 @@ class LiveTable(Watch):
 
     def left(self) -> float | None:
         """Seconds, as the runs so far let one expect; None before anything is done."""
-        done = len(self._outcomes) - self._found + sum(self._running.values())
+        done = len(self._outcomes) - self._before + sum(self._running.values())
         done -= sum(self._share_at_start.values())
         todo = len(self._configs) - len(self._outcomes) - sum(self._running.values())
         return (time.monotonic() - self._began) * todo / done if done > 0.05 else None
@@ -86,25 +90,21 @@ class LiveTable(Watch):
             self._live = None
 
     def _table(self) -> RenderableType:
-        title = next(iter(self._configs.values())).name.partition(": ")[0]
-        table = Table(title=Text(title), min_width=NARROWEST)
+        table = Table(title=Text(self._title), min_width=NARROWEST)
         for column in ("setting", "runs", "now", "score so far"):
             table.add_column(column, justify="left" if column == "setting" else "right")
-        for name, keys in self._by_name().items():
+        rows: dict[str, list[str]] = {}
+        for key, config in self._configs.items():
+            rows.setdefault(self._settings.get(key, config.name), []).append(key)
+        for name, keys in rows.items():
             ended = [self._outcomes[key] for key in keys if key in self._outcomes]
             now = [f"{self._running[key]:.0%}" for key in keys if key in self._running]
-            scores = [each.result.score for each in ended if each.result]
-            failed = sum(each.result is None for each in ended)
+            scores = [outcome.result.score for outcome in ended if outcome.result]
+            failed = len(ended) - len(scores)
             score = f"{sum(scores) / len(scores):.4g}" if scores else ""
             score += f" ({failed} failed)" if failed else ""
             table.add_row(Text(name), f"{len(ended)}/{len(keys)}", " ".join(now), score)
         left = self.left()
-        told = f"{len(self._outcomes)} of {len(self._configs)} runs"
-        told += f", {clock(left)} left" if left is not None else ""
-        return Group(table, Text(told))
-
-    def _by_name(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for key, config in self._configs.items():
-            found.setdefault(config.name.partition(": ")[2] or config.name, []).append(key)
-        return found
+        text = f"{len(self._outcomes)} of {len(self._configs)} runs"
+        text += f", {clock(left)} left" if left is not None else ""
+        return Group(table, Text(text))

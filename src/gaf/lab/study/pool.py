@@ -112,12 +112,8 @@ class Pool:
             if self._stopping.is_set():  # by a stop() that came before the process was in its list
                 raise RunFailed("stopped")
             answer = ask(process, job)
-            if "done" in answer:
+            if is_done(answer):
                 return
-            if "failed" in answer:
-                raise RunFailed(answer["failed"])
-            if "full" in answer:
-                raise DiskFull(answer["full"])
             if "died" in answer:
                 end(process)
         raise RunFailed(f"the process died {ATTEMPTS} times, at last with status {process.poll()}")
@@ -142,10 +138,22 @@ class Pool:
 
     def _environment(self, number: int) -> dict[str, str]:
         """What a process starts with: the same modules in reach, and a GPU of its own if there are any."""
-        found = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        }
         if self._gpus:
-            found["CUDA_VISIBLE_DEVICES"] = self._gpus[number % len(self._gpus)]
-        return found
+            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[number % len(self._gpus)]
+        return environment
+
+
+def is_done(answer: dict[str, Any]) -> bool:
+    """Whether the last answer of a process says that its run is finished; raises where it failed."""
+    if "failed" in answer:
+        raise RunFailed(answer["failed"])
+    if "full" in answer:
+        raise DiskFull(answer["full"])
+    return "done" in answer
 
 
 def ask(process: subprocess.Popen[str], job: Job) -> dict[str, Any]:

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from gaf.common.errors import GafError
-from gaf.common.files import DiskFull
 from gaf.common.texts import printable
 from gaf.lab.engine import checkpoint
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.study.grid import LOOK, RunFailed
-from gaf.lab.study.pool import ATTEMPTS, PATIENCE
+from gaf.lab.study.pool import ATTEMPTS, PATIENCE, is_done
 from gaf.lab.study.ray_task import TELL, progress, train_on_node
 
 LOG = "ray.log"
@@ -83,13 +82,11 @@ class RayGrid:
         return self
 
     def __exit__(self, *_: object) -> None:
-        ray = _ray()
-
         try:
             self.stop()
         finally:
             self._mark.unlink(missing_ok=True)
-            ray.shutdown()
+            _ray().shutdown()
             self._open.close()
 
     def submit(
@@ -115,11 +112,8 @@ class RayGrid:
             self._thread.join(PATIENCE)
 
     def _start(self, job: RayJob) -> None:
-        ray = _ray()
-
-        asked = resources(job.config, self._gpus)
         # Ray's own retries would not know whether a run got any further
-        remote = ray.remote(max_retries=0, **asked)(train_on_node)
+        remote = _ray().remote(max_retries=0, **resources(job.config, self._gpus))(train_on_node)
         config = job.config.model_dump(mode="json")
         task = remote.remote(config, str(job.folder), str(self._mark), _paths())
         with self._lock:
@@ -131,7 +125,7 @@ class RayGrid:
 
     def _serve(self) -> None:
         """Pass on what comes of the tasks, and how far they are."""
-        told = 0.0
+        reported = 0.0
         while not (self._stopping.is_set() and not self._jobs):
             waiting = self._waiting()
             if not waiting:
@@ -152,8 +146,8 @@ class RayGrid:
                 else:
                     if finished:
                         job.future.set_result(None)
-            if time.monotonic() - told > TELL:
-                told = time.monotonic()
+            if time.monotonic() - reported > TELL:
+                reported = time.monotonic()
                 self._tell()
 
     def _lose(self, error: GafError) -> None:
@@ -168,18 +162,14 @@ class RayGrid:
         with self._lock:
             jobs = list(self._jobs.values())
         for job in jobs:
-            if found := progress(job.folder):
-                job.seen(found["step"], found["total"])
+            if done := progress(job.folder):
+                job.seen(done["step"], done["total"])
 
     def _ended(self, task: Any, job: RayJob) -> bool:
         """Whether the run is finished; otherwise it was started again."""
         answer = ask(task)
-        if "done" in answer:
+        if is_done(answer):
             return True
-        if "failed" in answer:
-            raise RunFailed(answer["failed"])
-        if "full" in answer:
-            raise DiskFull(answer["full"])
         if "unseen" in answer:
             raise GafError(answer["unseen"])
         if self._stopping.is_set():
@@ -229,11 +219,11 @@ def connect(address: str | None) -> bool:
 
 def _reach(address: str | None) -> None:
     """Ray itself would wait for minutes where nobody answers."""
-    found = re.fullmatch(r"(?:ray://)?\[?([^\[\]/]+)\]?:(\d+)", address or "")
-    if not found:
+    place = re.fullmatch(r"(?:ray://)?\[?([^\[\]/]+)\]?:(\d+)", address or "")
+    if not place:
         return
     try:
-        socket.create_connection((found[1], int(found[2])), timeout=REACH).close()
+        socket.create_connection((place[1], int(place[2])), timeout=REACH).close()
     except (OSError, OverflowError) as error:
         raise GafError(f"nobody answers at {address}: {first_line(error)}") from None
 
@@ -252,9 +242,7 @@ def resources(config: RunConfig, gpus: bool) -> dict[str, int]:
 
 def check_held(config: RunConfig, asked: dict[str, int]) -> None:
     """Refuse what no node of the cluster holds: Ray would wait for such a node for ever."""
-    ray = _ray()
-
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    nodes = [node["Resources"] for node in _ray().nodes() if node["Alive"]]
     wanted = {"CPU": asked["num_cpus"], "GPU": asked["num_gpus"]}
     if not any(all(node.get(key, 0) >= number for key, number in wanted.items()) for node in nodes):
         raise GafError(
@@ -265,9 +253,8 @@ def check_held(config: RunConfig, asked: dict[str, int]) -> None:
 
 def ended(tasks: list[Any]) -> list[Any]:
     """Those of the tasks that have ended; GafError where there is no cluster any more to tell."""
-    ray = _ray()
     try:
-        return ray.wait(tasks, timeout=LOOK)[0]
+        return _ray().wait(tasks, timeout=LOOK)[0]
     except Exception as error:  # of Ray, of the connection, of the operating system
         raise GafError(
             f"the Ray cluster is lost: {first_line(error)}; once it is back, the same command goes on"
@@ -292,8 +279,8 @@ def ask(task: Any) -> dict[str, Any]:
 
 def last_step(folder: Path) -> int:
     """Of the newest checkpoint; 0 where there is none."""
-    found = checkpoint.steps(folder / checkpoint.CHECKPOINTS)
-    return int(found[0].name.rpartition("-")[2]) if found else 0
+    newest = checkpoint.steps(folder / checkpoint.CHECKPOINTS)
+    return int(newest[0].name.rpartition("-")[2]) if newest else 0
 
 
 def first_line(error: BaseException) -> str:

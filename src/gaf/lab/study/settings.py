@@ -21,10 +21,10 @@ from pydantic import ValidationError
 
 import gaf
 from gaf.common.errors import GafError
-from gaf.common.texts import did_you_mean
+from gaf.common.texts import did_you_mean, near_names
 from gaf.functions.registry import names as function_names
 from gaf.lab.engine.config import OptimizerConfig, RunConfig, explain, matched_control
-from gaf.lab.study.comparison import Kind
+from gaf.lab.study.results import Kind
 
 BASELINE, TUNED, PRESETS = "baseline", "tuned", "presets"
 ADAM_RATE = 1e-3  # torch's default: the paper gives none
@@ -39,17 +39,23 @@ EXAMPLES = (
 NUMBER = r"(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+)"
 RATE = re.compile(rf"lr *[x×*] *{NUMBER}")
 ADAM = re.compile(rf"(adamw?)(?: *\( *{NUMBER} *\))?")
-THRESHOLD = re.compile(rf"(clip-value|clip-norm|normalize)(?:-{NUMBER})?")
+THRESHOLDS = {"clip-value": "clip_value", "clip-norm": "clip_norm", "normalize": "normalize"}
+THRESHOLD = re.compile(rf"({'|'.join(THRESHOLDS)})(?:-{NUMBER})?")
 CONTROL = re.compile(r"control *\((.*)\)")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A config with the name and the kind that it has in a table."""
+    """A config with the name and the kind that it has in a table.
+
+    ``factor`` is where it stands on the axis of learning rates: 1 as the setting is named, 3 with three times
+    that rate. A study over rates has one setting for each.
+    """
 
     name: str
     kind: Kind
     config: RunConfig
+    factor: float = 1.0
 
 
 def split(texts: Iterable[str]) -> list[str]:
@@ -59,11 +65,11 @@ def split(texts: Iterable[str]) -> list[str]:
         >>> split(["adam, arctan(0.1, 20)@momentum", "clip-norm-0.1"])
         ['adam', 'arctan(0.1, 20)@momentum', 'clip-norm-0.1']
     """
-    found: list[str] = []
+    names: list[str] = []
     for text in texts:
         for name in _outside_brackets(text, ","):
-            found += PRESET_FUNCTIONS if name == PRESETS else [name]
-    return found
+            names += PRESET_FUNCTIONS if name == PRESETS else [name]
+    return names
 
 
 def _outside_brackets(text: str, mark: str) -> list[str]:
@@ -125,10 +131,11 @@ def control(setting: Setting) -> Setting:
     return Setting(f"control({setting.name})", "control", config)
 
 
-def scaled(base: RunConfig, factor: float) -> RunConfig:
-    """The config with the learning rate times a factor."""
+def at_rate(base: RunConfig, factor: float) -> Setting:
+    """The baseline with its learning rate times a factor."""
     rule = base.optimizer.model_copy(update={"lr": base.optimizer.lr * factor})
-    return base.model_copy(update={"optimizer": rule})
+    config = base.model_copy(update={"optimizer": rule})
+    return Setting(f"lr x{factor:g}", "rule", config, factor)
 
 
 def without_function(base: RunConfig) -> tuple[RunConfig, list[str]]:
@@ -148,19 +155,19 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
         raise GafError(f"the setting {TUNED!r} stands by itself")
     if text == "centralize":
         return text, {"centralize": True}
-    if found := RATE.fullmatch(text):
-        return f"lr x{_short(float(found[1]))}", {"lr": rule.lr * float(found[1])}
-    if found := ADAM.fullmatch(text):
-        rate = float(found[2] or ADAM_RATE)
-        name = found[1] if rate == ADAM_RATE else f"{found[1]}({_short(rate)})"
+    if matched := RATE.fullmatch(text):
+        return f"lr x{short(float(matched[1]))}", {"lr": rule.lr * float(matched[1])}
+    if matched := ADAM.fullmatch(text):
+        rate = float(matched[2] or ADAM_RATE)
+        name = matched[1] if rate == ADAM_RATE else f"{matched[1]}({short(rate)})"
         sgds = {"momentum": 0.0, "dampening": 0.0, "nesterov": False}
-        return name, {"name": found[1], "lr": rate, **sgds}
-    if found := THRESHOLD.fullmatch(text):
-        if found[2] is None and found[1] != "normalize":
+        return name, {"name": matched[1], "lr": rate, **sgds}
+    if matched := THRESHOLD.fullmatch(text):
+        if matched[2] is None and matched[1] != "normalize":
             raise GafError(f"the setting {text!r} lacks its threshold, as in '{text}-0.1'")
-        number = float(found[2] or 1)
-        name = text if found[2] is None else f"{found[1]}-{_short(number)}"
-        return name, {found[1].replace("-", "_"): number}
+        number = float(matched[2] or 1)
+        name = text if matched[2] is None else f"{matched[1]}-{short(number)}"
+        return name, {THRESHOLDS[matched[1]]: number}
     return _function(rule, text)
 
 
@@ -170,10 +177,8 @@ def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
     auto = gaf.Auto.named(function)
     if auto is None and word.lower() not in function_names():
         known = (*EXAMPLES, *function_names())
-        hint = did_you_mean(text, known)
-        if not hint.startswith("; did you mean"):
-            hint = did_you_mean(word, known)
-        raise GafError(f"unknown setting {text!r}{hint}")
+        nearer = text if near_names(text, known) else word
+        raise GafError(f"unknown setting {text!r}{did_you_mean(nearer, known)}")
     activation = spelled(auto or gaf.parse(function))
     where = placement or (auto.placement if auto else rule.where)
     return f"{activation}@{where}", {"activation": activation, "placement": where}
@@ -187,15 +192,15 @@ def spelled(f: gaf.Activation | gaf.Auto) -> str:
         ('arctan(0.1, 20)', 'auto', 'auto(0.1, decay=0.9)')
     """
     if not isinstance(f, gaf.Auto):
-        return f"{f.name}({', '.join(map(_short, f.params))})"
+        return f"{f.name}({', '.join(map(short, f.params))})"
     given = [
-        (f"{field.name}=" if field.name != "step" else "") + _short(value)
+        (f"{field.name}=" if field.name != "step" else "") + short(value)
         for field, value in zip(fields(f), f.params, strict=True)
         if value != field.default
     ]
     return f"{f.name}({', '.join(given)})" if given else f.name
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """A number as one types it: 20, not 20.0."""
     return str(int(number)) if number == int(number) and abs(number) < 1e15 else repr(number)

@@ -43,8 +43,8 @@ def paired(scores: Sequence[float | None], reference: Sequence[float | None]) ->
     A single pair says nothing: p is 1 and the interval has no ends.
 
     Example:
-        >>> found = paired([0.92, 0.95, 0.96], [0.90, 0.92, 0.92])
-        >>> round(found.mean, 4), round(found.low, 4), round(found.high, 4), round(found.p, 4)
+        >>> pair = paired([0.92, 0.95, 0.96], [0.90, 0.92, 0.92])
+        >>> round(pair.mean, 4), round(pair.low, 4), round(pair.high, 4), round(pair.p, 4)
         (0.03, 0.0052, 0.0548, 0.0351)
     """
     pairs = [
@@ -57,27 +57,32 @@ def paired(scores: Sequence[float | None], reference: Sequence[float | None]) ->
     differences = [0.0 if a == b else a - b for a, b in pairs]
     if not all(map(math.isfinite, differences)):
         p = sign_test(differences)
-        return Paired(_mean(differences), math.nan, -math.inf, math.inf, p, n)
+        return Paired(mean(differences), math.nan, -math.inf, math.inf, p, n)
     if n == 1:
         return Paired(differences[0], math.nan, -math.inf, math.inf, 1.0, 1)
     # In units of a power of two, which rounds nothing: the squares of large differences would overflow.
     unit = 2.0 ** (math.frexp(max(map(abs, differences)))[1] - 1)
-    scaled = [each / unit for each in differences]
-    center = _mean(scaled)
-    spread = math.sqrt(math.fsum((each - center) ** 2 for each in scaled) / (n - 1))
-    mean, std = unit * center, unit * spread
-    finite = (abs(each) for pair in pairs for each in pair if math.isfinite(each))
+    scaled = [value / unit for value in differences]
+    center = mean(scaled)
+    spread = math.sqrt(math.fsum((value - center) ** 2 for value in scaled) / (n - 1))
+    middle, std = unit * center, unit * spread
+    finite = (abs(value) for pair in pairs for value in pair if math.isfinite(value))
     if std <= ROUNDING * max(finite, default=0.0):
-        return Paired(mean, 0.0, mean, mean, sign_test(differences), n)
+        return Paired(middle, 0.0, middle, middle, sign_test(differences), n)
     from scipy import special
 
     half = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * (std / math.sqrt(n))
     p = 2 * float(special.stdtr(n - 1, -abs(center) / (spread / math.sqrt(n))))
-    return Paired(mean, std, mean - half, mean + half, p, n)
+    return Paired(middle, std, middle - half, middle + half, p, n)
 
 
-def _mean(values: Sequence[float]) -> float:
-    """NaN where inf meets -inf, which fsum would refuse."""
+def share_a_seed(scores: Sequence[float | None], reference: Sequence[float | None]) -> bool:
+    """Whether there is a seed on which both ran to the end."""
+    return any(None not in pair for pair in zip(scores, reference, strict=True))
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean; NaN where inf meets -inf, which fsum would refuse."""
     return sum(values) / len(values)
 
 
@@ -105,8 +110,8 @@ def sign_test(differences: Sequence[float]) -> float:
         >>> sign_test([0.0, 0.0])
         1.0
     """
-    above = sum(each > 0 for each in differences)
-    below = sum(each < 0 for each in differences)
+    above = sum(d > 0 for d in differences)
+    below = sum(d < 0 for d in differences)
     n = above + below
     tail = sum(math.comb(n, k) for k in range(min(above, below) + 1)) / 2**n
     return min(1.0, 2 * tail)
@@ -124,19 +129,19 @@ def holm(p: Mapping[Key, float]) -> dict[Key, float]:
     """
     corrected: dict[Key, float] = {}
     highest = 0.0
-    for rank, key in enumerate(sorted(p, key=lambda each: p[each])):
+    for rank, key in enumerate(sorted(p, key=lambda key: p[key])):
         highest = max(highest, min(1.0, (len(p) - rank) * p[key]))
         corrected[key] = highest
     return {key: corrected[key] for key in p}
 
 
-def verdict(found: Paired, p_corrected: float, higher_is_better: bool) -> Verdict:
+def verdict(pair: Paired, p_corrected: float, higher_is_better: bool) -> Verdict:
     """What may be said after the correction.
 
     Example:
         >>> verdict(paired([0.92, 0.95, 0.96], [0.90, 0.92, 0.92]), 0.035, higher_is_better=True)
         'better'
     """
-    if not p_corrected < LEVEL or found.mean == 0 or math.isnan(found.mean):
+    if not p_corrected < LEVEL or pair.mean == 0 or math.isnan(pair.mean):
         return "no difference"
-    return "better" if (found.mean > 0) == higher_is_better else "worse"
+    return "better" if (pair.mean > 0) == higher_is_better else "worse"

@@ -14,7 +14,7 @@ from gaf.lab.engine.config import RunConfig, matched_control, read
 from gaf.lab.engine.optimizers import make_optimizer, rate_factor
 from gaf.lab.study import recipes
 from gaf.lab.study.recipes import paper, tables
-from gaf.lab.study.recipes.small import small
+from gaf.lab.study.recipes.base import small
 from gaf.lab.tasks import models
 
 ALL = [recipes.recipe(name) for name in recipes.names()]

@@ -7,8 +7,8 @@ import pytest
 import gaf
 from gaf.lab.engine.config import OptimizerConfig
 from gaf.lab.study import recipes
+from gaf.lab.study.recipes.laptop import hard_case
 from gaf.lab.study.settings import make
-from gaf.lab.study.tune.cases import hard_case
 from gaf.lab.study.tune.probe import QUANTILES, Layer, Probe, Sizes
 from gaf.lab.study.tune.recommend import recommend
 from gaf.lab.study.tune.shape import judge

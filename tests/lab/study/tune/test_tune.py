@@ -1,15 +1,18 @@
 """What `gaf tune` makes of its runs: the curve, the verdict and the line to copy."""
 
+from dataclasses import asdict
+
 import pytest
 
 import gaf
 from gaf.lab.engine.config import OptimizerConfig
 from gaf.lab.engine.run import train
 from gaf.lab.reports.tune_page import curve_figure
+from gaf.lab.study.results import Reference
 from gaf.lab.study.settings import without_function
 from gaf.lab.study.statistics import paired
 from gaf.lab.study.tune.recommend import Candidate
-from gaf.lab.study.tune.search import Against, SearchOutcome
+from gaf.lab.study.tune.search import SearchOutcome
 from gaf.lab.study.tune.tune import conclude, curve_near, line
 from tests.lab.engine.tiny import tiny_config
 
@@ -33,14 +36,18 @@ def test_the_curve_is_of_a_baseline_that_did_not_diverge(tmp_path):
     assert curve_figure(near).about == "The baseline diverged: there is no optimum to look at."
 
 
+def reference(name, scores, pair, verdict):
+    return Reference(name=name, scores=scores, **asdict(pair), verdict=verdict)
+
+
 def beats_the_baseline_only(placement):
     scores, low = (0.9, 0.91, 0.92), (0.5, 0.52, 0.51)
     return SearchOutcome(
         raced=(),
         winner=Candidate(F, placement, ""),
         scores=scores,
-        baseline=Against("baseline", low, paired(scores, low), "better"),
-        control=Against("control", scores, paired(scores, scores), "no difference"),
+        baseline=reference("baseline", low, paired(scores, low), "better"),
+        control=reference("control", scores, paired(scores, scores), "no difference"),
         score_name="top1",
         higher_is_better=True,
         steps=100,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
     from gaf.lab.engine.config import RunConfig
-    from gaf.lab.study.tune.optimum import Curve, Reached
+    from gaf.lab.study.landscape import Curve, Reached
     from gaf.lab.study.tune.probe import Probe
 
 
@@ -43,7 +43,7 @@ def _mlp() -> RunConfig:
 
 
 def _deep() -> RunConfig:
-    from gaf.lab.study.tune.cases import hard_case
+    from gaf.lab.study.recipes.laptop import hard_case
 
     return hard_case().model_copy(update={"epochs": EPOCHS})
 
@@ -55,7 +55,7 @@ PROBED = {"digits CNN": _cnn, "deep sigmoid MLP": _deep}
 @cache
 def _reached(name: str) -> Reached:
     from gaf.lab.engine.run import train
-    from gaf.lab.study.tune.optimum import reached
+    from gaf.lab.study.landscape import reached
 
     quiet = {"monitor_every": 0, "evaluate_every": 0, "checkpoint_every": 10**9}
     config = MODELS[name]().model_copy(update=quiet)
@@ -67,7 +67,7 @@ def _reached(name: str) -> Reached:
 @cache
 def near_optimum(name: str, radius: float) -> Curve:
     """The curve around the end of a training."""
-    from gaf.lab.study.tune.optimum import curve, training_loss
+    from gaf.lab.study.landscape import curve, training_loss
 
     at = _reached(name)
     return curve(at.model, training_loss(at.task, SAMPLES), radius=radius)

@@ -16,6 +16,17 @@ ARCTAN = ("Arctan (0.1, 20)", "Arctan (0.2, 10)")
 TANH = ("Tanh (0.1, 20)", "Tanh (0.2, 10)")
 LOG = ("Log (0.1, 20)", "Log (0.2, 10)")
 
+# The columns as :mod:`gaf.lab.study.settings` names them. The threshold of both kinds of clipping is the
+# paper's; the authors' script has 0.1·π/2, arctan's bound.
+CLIPPINGS = ("clip-value-0.1", "clip-norm-0.1")
+SETTINGS = {
+    WITHOUT: "baseline",
+    **dict(zip((VALUE_CLIPPING, NORM_CLIPPING), CLIPPINGS, strict=True)),
+    **dict(zip(ARCTAN, ("arctan(0.1, 20)", "arctan(0.2, 10)"), strict=True)),
+    **dict(zip(TANH, ("tanh(0.1, 20)", "tanh(0.2, 10)"), strict=True)),
+    **dict(zip(LOG, ("log(0.1, 20)", "log(0.2, 10)"), strict=True)),
+}
+
 # In the order of Table IV, by their names in the dataset.
 VOC_CLASSES = (
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
@@ -45,9 +56,14 @@ class Cell:
     @property
     def score(self) -> float:
         """What a training is judged by."""
-        found = self.map if self.top1 is None else self.top1
-        assert found is not None
-        return found
+        score = self.map if self.top1 is None else self.top1
+        assert score is not None
+        return score
+
+    @property
+    def setting(self) -> str:
+        """The column as :mod:`gaf.lab.study.settings` names it."""
+        return SETTINGS[self.column]
 
 
 @dataclass(frozen=True)

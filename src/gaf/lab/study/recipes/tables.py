@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
-from gaf.lab.engine.config import RunConfig
+from gaf.lab.engine.config import OptimizerConfig, RunConfig, ScheduleConfig, TaskConfig
 from gaf.lab.study.recipes import paper
 from gaf.lab.study.recipes.base import (
+    ADAM_PLACEMENTS,
+    PREFIX,
+    SGDM_PLACEMENTS,
+    Recipe,
     cifar,
-    control,
+    cifar_adam,
     imagenet,
+    on_a_core,
+    small,
     with_activation,
-    with_adam,
-    with_norm_clipping,
-    with_value_clipping,
+    with_controls,
+    with_setting,
 )
-from gaf.lab.study.recipes.small import small
 
-# The paper prints Algorithm 1 (update) for SGDM, the authors' scripts ran momentum, and for other
-# optimizers f acts on the gradient. A cell does not say which: each is a recipe.
-SGDM_PLACEMENTS = ("momentum", "update", "gradient")
-ADAM_PLACEMENTS = ("gradient",)
-# The paper's threshold for both kinds of clipping. The authors' script has 0.1·π/2, arctan's bound.
-THRESHOLD = 0.1
+VOC_WIDTH = 0.125  # of the small detector's channels
+VOC_EPOCHS, VOC_BATCH = 30, 8  # of its training: 270 steps on 70 images
 
 # As the paper calls models and data, and as names of recipes do.
 SLUGS = {
@@ -46,44 +46,16 @@ SLUGS = {
 }
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A training by name.
-
-    Args:
-        config: the whole of it.
-        group: the heading under which lists show it.
-        cell: the paper's own result. A small counterpart and a matched control carry the cell of the
-            recipe that they belong to: what they stand beside.
-        small: whether it is the counterpart for a laptop.
-        control_of: the name of the recipe that it is the matched control of.
-    """
-
-    config: RunConfig
-    group: str
-    cell: paper.Cell | None = None
-    small: bool = False
-    control_of: str | None = None
-
-    @property
-    def name(self) -> str:
-        """What ``gaf train`` is given."""
-        return self.config.name
-
-
 def table_recipes() -> Iterator[Recipe]:
-    """Tables I, II and III at the paper's scale, then their small counterparts."""
+    """Tables I, II and III at the paper's scale, then their small counterparts; then both of Table IV."""
     for change in (lambda recipe: recipe, small_counterpart):
         for table in (paper.TABLE_1, paper.TABLE_2, paper.TABLE_3):
             yield from with_controls(map(change, _of_table(table)))
-
-
-def with_controls(recipes: Iterable[Recipe]) -> Iterator[Recipe]:
-    """Each recipe, and after one with an activation its matched control."""
-    for recipe in recipes:
-        yield recipe
-        if recipe.config.optimizer.activation is not None:
-            yield replace(recipe, config=control(recipe.config), control_of=recipe.name)
+    yield from with_controls(_of_voc(voc_ssd300(), _heading(paper.TABLE_4)))
+    small_group = f"{_heading(paper.TABLE_4)}, small"
+    yield from with_controls(
+        replace(recipe, small=True) for recipe in _of_voc(small_voc_ssd300(), small_group)
+    )
 
 
 def small_counterpart(recipe: Recipe) -> Recipe:
@@ -91,25 +63,24 @@ def small_counterpart(recipe: Recipe) -> Recipe:
     return replace(recipe, config=small(recipe.config), group=f"{recipe.group}, small", small=True)
 
 
+def _heading(table: paper.PaperTable) -> str:
+    return f"Table {table.number}: {table.caption}"
+
+
 def _of_table(table: paper.PaperTable) -> Iterator[Recipe]:
     for cell in table.cells.values():
-        for config in _configs(cell):
-            yield Recipe(config, f"Table {table.number}: {table.caption}", cell)
+        base, placements = _base(cell)
+        for config in _configs(base, cell.setting, placements):
+            yield Recipe(config, _heading(table), cell)
 
 
-def _configs(cell: paper.Cell) -> Iterator[RunConfig]:
-    """What the cell can mean: one config, or one for each placement."""
-    base, placements = _base(cell)
-    if cell.column == paper.WITHOUT:
-        yield base
-    elif cell.column == paper.VALUE_CLIPPING:
-        yield with_value_clipping(base, THRESHOLD)
-    elif cell.column == paper.NORM_CLIPPING:
-        yield with_norm_clipping(base, THRESHOLD)
-    else:
-        activation = cell.column.lower().replace(" (", "(")  # "Arctan (0.1, 20)"
-        for placement in placements:
-            yield with_activation(base, activation, placement)
+def _configs(base: RunConfig, setting: str, placements: tuple[str, ...]) -> list[RunConfig]:
+    """What a cell can mean: one config, or for a function one for each placement."""
+    if setting == paper.SETTINGS[paper.WITHOUT]:
+        return [base]
+    if setting in paper.CLIPPINGS:
+        return [with_setting(base, setting)]
+    return [with_activation(base, setting, placement) for placement in placements]
 
 
 def _base(cell: paper.Cell) -> tuple[RunConfig, tuple[str, ...]]:
@@ -118,4 +89,50 @@ def _base(cell: paper.Cell) -> tuple[RunConfig, tuple[str, ...]]:
         return imagenet(model), SGDM_PLACEMENTS
     if cell.table == paper.TABLE_2.number:
         return cifar(data, model), SGDM_PLACEMENTS
-    return with_adam(cifar(data, model)), ADAM_PLACEMENTS
+    return cifar_adam(data, model), ADAM_PLACEMENTS
+
+
+def voc_ssd300() -> RunConfig:
+    """SGDM and SSD300 on VOC 07+12, tested on VOC 2007 (Table IV)."""
+    return RunConfig(
+        name="voc-ssd300-sgdm",
+        # "All models are trained from scratch". From ImageNet's weights, as others do:
+        # --set task.model_options.weights=vgg16.pth.
+        task=TaskConfig(kind="detection", data="voc", model="ssd300"),
+        # Decay acts on all parameters: the paper names no exception.
+        optimizer=OptimizerConfig(name="sgd", lr=1e-3, momentum=0.9, weight_decay=5e-4),
+        # "Warmup for 500 iterations": linear, and the rate is set at each iteration.
+        schedule=ScheduleConfig(name="cosine", warmup=500.0, unit="iteration", every="iteration"),
+        iterations=120_000,
+        batch_size=32,
+        evaluate_every=20,  # epochs, of 232
+    )
+
+
+def small_voc_ssd300() -> RunConfig:
+    """The same rule on a slim SSD300 and 70 images, for minutes of a core."""
+    config = voc_ssd300()
+    task = config.task.model_copy(
+        update={"model_options": {"width": VOC_WIDTH}, "data_options": {"limit": 70}}
+    )
+    changes = {
+        "name": PREFIX + config.name,
+        "task": task,
+        "iterations": None,
+        "epochs": VOC_EPOCHS,
+        "batch_size": VOC_BATCH,
+        "evaluate_every": 10,
+        "schedule": config.schedule.model_copy(update={"warmup": 20.0}),
+    }
+    return on_a_core(config.model_copy(update=changes))
+
+
+def _of_voc(base: RunConfig, group: str) -> Iterator[Recipe]:
+    """Table IV's cells with f at each placement, and value and norm clipping, which it left out."""
+    without, *functions = paper.TABLE_4.cells.values()
+    yield Recipe(base, group, without)
+    for setting in paper.CLIPPINGS:
+        yield Recipe(with_setting(base, setting), group)
+    for cell in functions:
+        for config in _configs(base, cell.setting, SGDM_PLACEMENTS):
+            yield Recipe(config, group, cell)

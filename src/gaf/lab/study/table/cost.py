@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -79,18 +78,20 @@ class Bill:
 
 def bill(left: Sequence[Left], at_once: int | None) -> Bill:
     """Add up."""
+    todo = [(entry.cost, len(entry.todo)) for entry in left if entry.todo]
 
-    def total(of: Callable[[Cost], float | None]) -> float | None:
-        found = [(of(each.cost), len(each.todo)) for each in left if each.todo]
-        return sum((cost or 0.0) * n for cost, n in found) if all(c for c, _ in found) else None
+    def total(amounts: list[float | None]) -> float | None:
+        if not all(amounts):
+            return None
+        return sum((amount or 0.0) * n for amount, (_, n) in zip(amounts, todo, strict=True))
 
     return Bill(
-        todo=sum(len(each.todo) for each in left),
-        finished=sum(len(each.done) for each in left),
-        operations=total(lambda cost: cost.operations),
-        seconds=total(lambda cost: cost.seconds),
+        todo=sum(n for _, n in todo),
+        finished=sum(len(entry.done) for entry in left),
+        operations=total([cost.operations for cost, _ in todo]),
+        seconds=total([cost.seconds for cost, _ in todo]),
         at_once=at_once,
-        measured=all(each.cost.measured for each in left if each.todo),
+        measured=all(cost.measured for cost, _ in todo),
     )
 
 
@@ -104,32 +105,29 @@ def left_to_do(
     configs: Iterable[RunConfig], folder: Path, say: Callable[[str], None] = lambda text: None
 ) -> list[Left]:
     """The runs by config, seeds put together, in order; ``say`` is told what is being timed."""
-    groups: dict[str, list[RunConfig]] = {}
     once: dict[str, RunConfig] = {}
+    groups: dict[str, list[RunConfig]] = {}
     for config in configs:
         once.setdefault(digest(config), config)
     for config in once.values():
         groups.setdefault(digest(config.model_copy(update={"seed": 0})), []).append(config)
-    ended = _finished(once, folder)
-    states = {
-        key: [(each.seed, ended.get(digest(each))) for each in some] for key, some in groups.items()
-    }
+    outcomes = _finished(once, folder)
     timed: dict[str, Cost] = {}
-    for key, some in groups.items():
-        results = [found.result for _, found in states[key] if found and found.result]
-        same = _same_step(some[0])
-        if results:
-            timed[same] = estimate(some[0], results)
-    found = []
-    for key, some in groups.items():
-        config, same = some[0], _same_step(some[0])
+    for several in groups.values():
+        ended = [outcomes[key] for config in several if (key := digest(config)) in outcomes]
+        if results := [outcome.result for outcome in ended if outcome.result]:
+            timed[_same_step(several[0])] = estimate(several[0], results)
+    left = []
+    for first, *others in groups.values():
+        same = _same_step(first)
         if same not in timed:
-            say(f"timing a step of {config.task.model}")
-            timed[same] = estimate(config)
-        todo = tuple(seed for seed, outcome in states[key] if outcome is None)
-        done = tuple(seed for seed, outcome in states[key] if outcome is not None)
-        found.append(Left(config, todo, done, timed[same]))
-    return found
+            say(f"timing a step of {first.task.model}")
+            timed[same] = estimate(first)
+        finished = {config.seed: digest(config) in outcomes for config in (first, *others)}
+        todo = tuple(seed for seed, is_finished in finished.items() if not is_finished)
+        done = tuple(seed for seed, is_finished in finished.items() if is_finished)
+        left.append(Left(first, todo, done, timed[same]))
+    return left
 
 
 def _finished(configs: Mapping[str, RunConfig], folder: Path) -> dict[str, Outcome]:
@@ -164,7 +162,7 @@ def estimate(config: RunConfig, results: Sequence[Result] = ()) -> Cost:
     # samples forward and back, and samples forward alone in units of that
     work = steps * min(config.batch_size, train) + evaluations * test / BACK
     if results:
-        step = sum(each.seconds_per_step for each in results) / len(results)
+        step = sum(result.seconds_per_step for result in results) / len(results)
         sample = step / min(config.batch_size, train)
     else:
         sample = seconds_a_sample(config, classes, shape, forward)
@@ -219,6 +217,7 @@ def seconds_a_sample(
     device = torch.device("cuda" if cuda else "cpu")
     few = int(TIMED / (BACK * max(forward, 1.0)))
     batch = min(config.batch_size, max(2, few))
+    half = torch.bfloat16 if config.precision == "bf16-mixed" else torch.float16
     best = math.inf
     with rng.own_settings(config.threads):
         model = _model(config, classes, shape[0], device)
@@ -229,7 +228,7 @@ def seconds_a_sample(
         optimizer = make_optimizer(config.optimizer, model.train().parameters())
         for number in range(3):
             began = _clock(cuda)
-            with _precision(config, device):
+            with torch.autocast(device.type, half, enabled=config.precision != "32-true"):
                 loss = _sum(model(images))
             loss.backward()
             optimizer.step()
@@ -246,15 +245,8 @@ def _clock(cuda: bool) -> float:
     return time.process_time() / torch.get_num_threads()
 
 
-def _precision(config: RunConfig, device: torch.device) -> Any:
-    if config.precision == "32-true":
-        return nullcontext()
-    half = torch.bfloat16 if config.precision == "bf16-mixed" else torch.float16
-    return torch.autocast(device.type, dtype=half)
-
-
 def _sum(outputs: Any) -> Tensor:
     """Of all that a model gives: a detector gives several."""
     if isinstance(outputs, Tensor):
         return outputs.float().mean()
-    return torch.stack([_sum(each) for each in outputs]).sum()
+    return torch.stack([_sum(output) for output in outputs]).sum()

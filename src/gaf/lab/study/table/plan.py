@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import gaf
 from gaf.common.errors import GafError
 from gaf.common.texts import did_you_mean
 from gaf.lab.engine.config import RunConfig, override
@@ -106,23 +107,25 @@ def make(
     _check_changes(changes)
     known = _recipes(name, scale)
     where = _placement(known, placement, name)
-    chosen = [each for each in known if each.config.optimizer.placement in (None, where)]
-    cells = [each.cell for each in chosen if each.cell]
+    chosen = [recipe for recipe in known if recipe.config.optimizer.placement in (None, where)]
+    cells = [recipe.cell for recipe in chosen if recipe.cell]
     rows = _chosen(models, {(cell.data, cell.row): _row_names(cell) for cell in cells}, "model")
     columns = _chosen(settings, {cell.column: _column_names(cell) for cell in cells}, "setting")
-    found = []
-    for each in chosen:
-        cell = each.cell
+    entries = []
+    for recipe in chosen:
+        cell = recipe.cell
         if cell is None or (cell.data, cell.row) not in rows:
             continue
         if cell.column == paper.WITHOUT or cell.column in columns:
-            config = _in_a_grid(override(each.config, changes))
+            config = override(recipe.config, changes)
+            # results depend on the threads in the last bit, so a number is part of the config
+            config = config.model_copy(update={"threads": config.threads or 1})
             has_f = config.optimizer.activation is not None
-            found.append(CellPlan(cell, config, control(config) if has_f else None))
-    first = found[0].config.seed
-    override(found[0].config, [f"seed={first + seeds - 1}"])  # it may be too large for a config
+            entries.append(CellPlan(cell, config, control(config) if has_f else None))
+    first = entries[0].config.seed
+    override(entries[0].config, [f"seed={first + seeds - 1}"])  # it may be too large for a config
     numbers = tuple(range(first, first + seeds))
-    return TablePlan(name, scale, where, numbers, tuple(found), tuple(changes))
+    return TablePlan(name, scale, where, numbers, tuple(entries), tuple(changes))
 
 
 def _check_changes(changes: Sequence[str]) -> None:
@@ -135,29 +138,24 @@ def _check_changes(changes: Sequence[str]) -> None:
             )
 
 
-def _in_a_grid(config: RunConfig) -> RunConfig:
-    """Results depend on the threads in the last bit, so a number is part of the config."""
-    return config.model_copy(update={"threads": config.threads or 1})
-
-
 def _recipes(name: str, scale: Scale) -> list[Recipe]:
     """Those of the table's cells, in the paper's order, without controls."""
     table = TABLES[name]
-    found = [
-        each
-        for each in map(recipes.recipe, recipes.names())
-        if each.cell and each.cell.table == table.number and each.small == (scale == "small")
+    cells = [
+        recipe
+        for recipe in map(recipes.recipe, recipes.names())
+        if recipe.cell and recipe.cell.table == table.number and recipe.small == (scale == "small")
     ]
-    if not found:
+    if not cells:
         models = ", ".join(dict.fromkeys(f"{data} {row}" for data, row, _ in table.cells))
         raise GafError(
             f"Table {table.number} cannot be filled at {scale} scale yet: there are no recipes for {models}"
         )
-    return [each for each in found if not each.control_of]
+    return [recipe for recipe in cells if not recipe.control_of]
 
 
 def _placement(known: Iterable[Recipe], wanted: str | None, name: str) -> str | None:
-    there = {each.config.optimizer.placement for each in known} - {None}
+    there = {recipe.config.optimizer.placement for recipe in known} - {None}
     if wanted is None:
         return "momentum" if "momentum" in there else next(iter(sorted(map(str, there))), None)
     if wanted not in there:
@@ -171,14 +169,14 @@ def _chosen(wanted: Sequence[str], known: dict, what: str) -> set:
     """The keys of which a name was given; all of them where none was."""
     if not wanted:
         return set(known)
-    found = set()
+    chosen = set()
     for text in wanted:
         hits = {key for key, names in known.items() if _plain(text) in map(_plain, names)}
         if not hits:
             every = {name for names in known.values() for name in names}
             raise GafError(f"the table has no {what} {text!r}{did_you_mean(text.lower(), every)}")
-        found |= hits
-    return found
+        chosen |= hits
+    return chosen
 
 
 def _plain(text: str) -> str:
@@ -193,7 +191,9 @@ def _row_names(cell: paper.Cell) -> tuple[str, ...]:
 def _column_names(cell: paper.Cell) -> tuple[str, ...]:
     """``Arctan (0.1, 20)`` goes by ``arctan`` too, ``value clipping, 0.1`` by ``clip-value-0.1``."""
     column = cell.column.lower()
-    found = re.fullmatch(r"(\w+) clipping, (\S+)", column)
-    if found:
-        return f"clip-{found[1]}-{found[2]}", f"clip-{found[1]}", "clipping", column
-    return column.replace(" (", "("), column.partition(" (")[0]
+    for kind in ("clip-value", "clip-norm"):
+        if cell.setting.startswith(kind):
+            return cell.setting, kind, "clipping", column
+    if cell.column == paper.WITHOUT:
+        return (column,)
+    return cell.setting, gaf.parse(cell.setting).name

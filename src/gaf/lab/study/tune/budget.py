@@ -66,8 +66,8 @@ def plan(total: int, probe: int, steps: int | None = None) -> Budget:
         GafError: it is too small for the smallest search, or the training too short for any.
 
     Example:
-        >>> found = plan(1140, 57)
-        >>> found.candidates, found.final, f"{found.cost / found.in_full:.3f}"
+        >>> budget = plan(1140, 57)
+        >>> budget.candidates, budget.final, f"{budget.cost / budget.in_full:.3f}"
         (72, 1140, '0.095')
     """
     plans = _plans(total, probe, steps)
@@ -82,13 +82,13 @@ def plan(total: int, probe: int, steps: int | None = None) -> Budget:
             f"a budget of {steps} steps is too small for one race, which takes {smallest} here: "
             f"give {math.ceil(smallest / total * 10) / 10:g} times the length of the training or more"
         )
-    content = [each for each in plans if each.final >= WHOLE * total]
-    return content[0] if content else max(plans, key=lambda each: each.final)
+    content = [budget for budget in plans if budget.final >= WHOLE * total]
+    return content[0] if content else max(plans, key=lambda budget: budget.final)
 
 
 def _plans(total: int, probe: int, steps: int | None) -> list[Budget]:
     """Those that fit, the one with most candidates first."""
-    return [found for each in CANDIDATES if (found := _within(each, total, probe, steps))]
+    return [budget for n in CANDIDATES if (budget := _within(n, total, probe, steps))]
 
 
 def _within(candidates: int, total: int, probe: int, steps: int | None) -> Budget | None:
@@ -118,7 +118,7 @@ def squeezed(config: RunConfig, steps: int, total: int) -> RunConfig:
     schedule = config.schedule.model_copy(
         update={
             "warmup": config.schedule.warmup * share,
-            "milestones": tuple(each * share for each in config.schedule.milestones),
+            "milestones": tuple(epoch * share for epoch in config.schedule.milestones),
         }
     )
     return config.model_copy(update={"schedule": schedule, "epochs": None, "iterations": steps})

@@ -57,12 +57,12 @@ class Layer:
     def typical(self, what: str = "gradient", quantile: float = 0.5) -> float:
         """The median over steps of a quantile of |g| or |v|; 0 where all elements always were 0."""
         at = QUANTILES.index(quantile)
-        seen = [each.quantiles[at] for each in getattr(self, what) if each.quantiles[at] > 0]
+        seen = [sizes.quantiles[at] for sizes in getattr(self, what) if sizes.quantiles[at] > 0]
         return statistics.median(seen) if seen else 0.0
 
     def largest(self, what: str = "gradient") -> float:
         """Over all steps."""
-        return max((each.max for each in getattr(self, what)), default=0.0)
+        return max((sizes.max for sizes in getattr(self, what)), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,19 @@ class Probe:
     @property
     def weights(self) -> tuple[Layer, ...]:
         """The layers' weights, without biases and norms; all tensors where there are none."""
-        found = tuple(each for each in self.layers if len(each.shape) > 1 and each.typical() > 0)
-        return found or tuple(each for each in self.layers if each.typical() > 0)
+        weights = tuple(
+            layer for layer in self.layers if len(layer.shape) > 1 and layer.typical() > 0
+        )
+        return weights or tuple(layer for layer in self.layers if layer.typical() > 0)
 
     def largest(self, what: str = "gradient") -> float:
         """The largest |g|, or |v|, of the whole probe."""
-        return max(each.largest(what) for each in self.layers)
+        return max(layer.largest(what) for layer in self.layers)
 
     @property
     def spread(self) -> float:
         """How many times the layer with the largest typical |g| exceeds the one with the smallest."""
-        typical = [each.typical() for each in self.weights]
+        typical = [layer.typical() for layer in self.weights]
         return max(typical) / min(typical) if typical else 1.0
 
     @property
@@ -97,6 +99,29 @@ class Probe:
         """The step, counted from 1, at which |g| was largest."""
         per_step = [max(layer.gradient[i].max for layer in self.layers) for i in range(self.steps)]
         return 1 + per_step.index(max(per_step))
+
+    def record(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "steps": self.steps,
+            "of": self.of,
+            "largest": self.largest(),
+            "when": self.when,
+            "spread": self.spread,
+            "losses": list(self.losses),
+            "quantiles": list(QUANTILES),
+            "layers": [
+                {
+                    "name": layer.name,
+                    "shape": list(layer.shape),
+                    "weight": layer.weight,
+                    "max": [sizes.max for sizes in layer.gradient],
+                    "gradient": [layer.typical(quantile=q) for q in QUANTILES],
+                    "momentum": [layer.typical("momentum", q) for q in QUANTILES],
+                }
+                for layer in self.layers
+            ],
+        }
 
 
 def length(total: int) -> int:
@@ -112,14 +137,14 @@ def length(total: int) -> int:
 def probe(
     config: RunConfig,
     steps: int | None = None,
-    told: Callable[[int, int], None] = lambda step, total: None,
+    seen: Callable[[int, int], None] = lambda step, total: None,
 ) -> Probe:
     """Train the first steps of a config without its function, and measure.
 
     Args:
         config: what to train; it must not need several devices.
         steps: unset, a twentieth of the training.
-        told: is called with (step, steps) after each.
+        seen: is called with (step, steps) after each.
 
     Raises:
         GafError: the loss is not a finite number, or no gradient arrives anywhere.
@@ -130,10 +155,10 @@ def probe(
     plain = plain.model_copy(update={"monitor_every": 0, "compile": False})
     with rng.own_settings(plain.threads):
         run = prepare(plain, Path(), load_task(plain.task), make_fabric(plain), Wish())
-        return _measured(run, length(run.total) if steps is None else min(steps, run.total), told)
+        return _measured(run, length(run.total) if steps is None else min(steps, run.total), seen)
 
 
-def _measured(run: Run, steps: int, told: Callable[[int, int], None]) -> Probe:
+def _measured(run: Run, steps: int, seen: Callable[[int, int], None]) -> Probe:
     model: Any = run.model.module  # Fabric's wrapper around it has other names
     layers = {
         p: Layer(name, tuple(p.shape), p.detach().float().square().mean().sqrt().item())
@@ -173,24 +198,24 @@ def _measured(run: Run, steps: int, told: Callable[[int, int], None]) -> Probe:
             run.loss_sum.zero_()
             if not math.isfinite(losses[-1]):
                 raise GafError(_not_finite(run, losses))
-            told(run.state.step, steps)
+            seen(run.state.step, steps)
     finally:
         for hook in hooks:
             hook.remove()
-    each = (time.perf_counter() - began - looking) / steps
-    found = Probe(run.config, steps, run.total, tuple(losses), tuple(layers.values()), each)
-    if not found.largest() > 0:
+    seconds = (time.perf_counter() - began - looking) / steps
+    probe = Probe(run.config, steps, run.total, tuple(losses), tuple(layers.values()), seconds)
+    if not probe.largest() > 0:
         raise GafError(
             f"every gradient of {run.config.name} is 0, so no function can act on any: "
             "does the loss depend on the model?"
         )
-    return found
+    return probe
 
 
 def _stream(run: Run, steps: int) -> Any:
     while run.state.step < steps:
-        for each in steps_of(run, *divmod(run.state.step, run.sampler.steps)):
-            yield each
+        for step in steps_of(run, *divmod(run.state.step, run.sampler.steps)):
+            yield step
             if run.state.step >= steps:
                 return
 
@@ -221,5 +246,5 @@ def sizes(tensor: Tensor | None) -> Sizes:
     some = some[some > 0]
     if not some.numel():
         return Sizes(flat.max().item(), (0.0,) * len(QUANTILES))
-    found = torch.quantile(some, torch.tensor(QUANTILES, device=some.device))
-    return Sizes(flat.max().item(), tuple(found.tolist()))
+    quantiles = torch.quantile(some, torch.tensor(QUANTILES, device=some.device))
+    return Sizes(flat.max().item(), tuple(quantiles.tolist()))

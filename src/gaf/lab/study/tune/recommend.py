@@ -62,10 +62,10 @@ class Recommendation:
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """Each once, the recommended one first."""
-        found: dict[str, Candidate] = {}
-        for each in (self.first, *self.others):
-            found.setdefault(each.name, each)
-        return tuple(found.values())
+        by_name: dict[str, Candidate] = {}
+        for candidate in (self.first, *self.others):
+            by_name.setdefault(candidate.name, candidate)
+        return tuple(by_name.values())
 
 
 def recommend(probe: Probe, shape: Shape | None = None) -> Recommendation:
@@ -128,7 +128,7 @@ def _vanishing(probe: Probe) -> Recommendation:
         for family, bs in ((gaf.Arctan, values), (gaf.Tanh, values[1:3]))
         for b in bs
     ]
-    typical = [each.typical() for each in probe.weights]
+    typical = [layer.typical() for layer in probe.weights]
     across = _round(1 / math.exp(sum(map(math.log, typical)) / len(typical)))
     others.append(Candidate(gaf.Arctan(alpha, across), "gradient", "the middle of all layers"))
     return Recommendation(
@@ -173,7 +173,7 @@ def _paper(probe: Probe, shape: Shape | None) -> Recommendation:
         for s in (slope, 2 * slope, 8 * slope)
         for family in (gaf.Arctan, gaf.Tanh, gaf.Log)
     ]
-    typical = min(each.typical(acts_on) for each in probe.weights)
+    typical = min(layer.typical(acts_on) for layer in probe.weights)
     return Recommendation(
         first,
         (*presets(probe), *others),
@@ -209,7 +209,7 @@ def _default(probe: Probe) -> Placement:
 
 def _weight(probe: Probe) -> float:
     """The size of a typical layer's weights."""
-    sizes = sorted(each.weight for each in probe.weights if each.weight > 0)
+    sizes = sorted(layer.weight for layer in probe.weights if layer.weight > 0)
     return sizes[len(sizes) // 2] if sizes else 1.0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import gaf
@@ -18,7 +18,9 @@ from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.folder import Result
 from gaf.lab.study import settings
 from gaf.lab.study.grid import RUNS, Executor, Outcome, Watch, digest, run_grid
-from gaf.lab.study.statistics import Paired, Verdict, holm, paired, verdict
+from gaf.lab.study.judge import differences
+from gaf.lab.study.results import Reference
+from gaf.lab.study.statistics import mean, paired
 from gaf.lab.study.tune.budget import FINAL_SEEDS, FIRST_SEEDS, SECOND_SEEDS, Budget, squeezed
 from gaf.lab.study.tune.recommend import Candidate, Recommendation
 
@@ -38,24 +40,14 @@ class Raced:
 
 
 @dataclass(frozen=True)
-class Against:
-    """The winner beside a reference over the final's seeds."""
-
-    name: str
-    scores: tuple[float | None, ...]
-    difference: Paired
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
 class SearchOutcome:
     """What came of a search."""
 
     raced: tuple[Raced, ...]  # best first
     winner: Candidate
     scores: tuple[float | None, ...]
-    baseline: Against
-    control: Against
+    baseline: Reference
+    control: Reference
     score_name: str
     higher_is_better: bool
     steps: int  # counted, the probe included
@@ -88,6 +80,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.base = bare(self.config)
+        self._settings: dict[str, str] = {}  # names by digest
 
     def baselines(self) -> list[Result]:
         """The baseline over the final's seeds, which also gives the curve near an optimum."""
@@ -95,11 +88,11 @@ class Search:
             [self._config(settings.BASELINE, seed, self.budget.final) for seed in FINAL_SEEDS],
             "the baseline",
         )
-        found = [each.result for each in outcomes if each.result]
-        if not found:
+        ended = [outcome.result for outcome in outcomes if outcome.result]
+        if not ended:
             raise GafError(f"no run of the baseline came to an end: {outcomes[0].error}")
-        self.higher_is_better = found[0].higher_is_better
-        return found
+        self.higher_is_better = ended[0].higher_is_better
+        return ended
 
     def race(self, recommendation: Recommendation) -> SearchOutcome:
         """All rungs, and the final."""
@@ -116,36 +109,39 @@ class Search:
         neighbours = Neighbours(recommendation, self.higher_is_better)
         neighbours.tell(raced)
         while len(raced) < count:
-            known = {each.candidate.name for each in raced}
+            known = {entry.candidate.name for entry in raced}
             new = neighbours.ask(min(BATCH, count - len(raced)), known)
             if not new:
                 break  # there are no others to two digits
             scored = self._scored(new, f"first rung, {len(new)} neighbours of the best so far")
             neighbours.tell(scored)
             raced += scored
-        return self._ordered(raced, lambda each: each.first)
+        return self._ordered(raced, lambda entry: entry.first)
 
     def _scored(self, candidates: Sequence[Candidate], title: str) -> list[Raced]:
-        runs = [self._config(each.name, FIRST_SEEDS[0], self.budget.first) for each in candidates]
+        runs = [
+            self._config(candidate.name, FIRST_SEEDS[0], self.budget.first)
+            for candidate in candidates
+        ]
         return [
-            Raced(candidate, _score(outcome))
+            Raced(candidate, outcome.score)
             for candidate, outcome in zip(candidates, self._run(runs, title), strict=True)
         ]
 
     def _second(self, raced: list[Raced]) -> list[Raced]:
         best, rest = raced[: self.budget.kept], raced[self.budget.kept :]
         runs = [
-            self._config(each.candidate.name, seed, self.budget.second)
-            for each in best
+            self._config(entry.candidate.name, seed, self.budget.second)
+            for entry in best
             for seed in SECOND_SEEDS
         ]
         outcomes = self._run(
             runs, f"second rung, the best {len(best)} on {len(SECOND_SEEDS)} seeds"
         )
         n = len(SECOND_SEEDS)
-        for i, each in enumerate(best):
-            each.second = tuple(map(_score, outcomes[i * n : (i + 1) * n]))
-        return self._ordered(best, lambda each: _mean(each.second)) + rest
+        for i, entry in enumerate(best):
+            entry.second = tuple(outcome.score for outcome in outcomes[i * n : (i + 1) * n])
+        return self._ordered(best, lambda entry: _mean_of_all(entry.second)) + rest
 
     def _final(self, raced: list[Raced], score_name: str) -> SearchOutcome:
         winner = raced[0].candidate
@@ -156,23 +152,27 @@ class Search:
         outcomes = self._run(runs, f"final, {winner.name}, its matched control and the baseline")
         n = len(FINAL_SEEDS)
         scores = {
-            name: tuple(map(_score, outcomes[i * n : (i + 1) * n])) for i, name in enumerate(names)
+            name: tuple(outcome.score for outcome in outcomes[i * n : (i + 1) * n])
+            for i, name in enumerate(names)
         }
         mine = scores[winner.name]
-        differences = {name: paired(mine, scores[name]) for name in names[1:]}
-        corrected = holm({name: each.p for name, each in differences.items()})
-        against = {
-            name: Against(
-                name, scores[name], each, verdict(each, corrected[name], self.higher_is_better)
+        pairs = {(winner.name, name): paired(mine, scores[name]) for name in names[1:]}
+        baseline, control = (
+            Reference(
+                name=name,
+                scores=scores[name],
+                **asdict(pairs[key]),
+                verdict=difference.verdict,
             )
-            for name, each in differences.items()
-        }
+            for key, difference in differences(pairs, self.higher_is_better).items()
+            for name in (difference.against,)
+        )
         return SearchOutcome(
             raced=tuple(raced),
             winner=winner,
             scores=mine,
-            baseline=against[names[1]],
-            control=against[names[2]],
+            baseline=baseline,
+            control=control,
             score_name=score_name,
             higher_is_better=self.higher_is_better,
             steps=self.budget.probe + sum(self.counted.values()),
@@ -181,22 +181,26 @@ class Search:
     def _config(self, name: str, seed: int, steps: int) -> RunConfig:
         made = settings.make(self.base, name)
         short = squeezed(made.config, steps, self.budget.total)
-        return short.model_copy(update={"name": f"{self.base.name}: {made.name}", "seed": seed})
+        config = short.model_copy(update={"name": f"{self.base.name}: {made.name}", "seed": seed})
+        self._settings[digest(config)] = made.name
+        return config
 
     def _run(self, configs: Sequence[RunConfig], title: str) -> list[Outcome]:
-        found = run_grid(configs, self.folder / RUNS, self.executor, self.watch(title))
+        watch = self.watch(title)
+        watch.settings(self._settings)
+        outcomes = run_grid(configs, self.folder / RUNS, self.executor, watch)
         for config in configs:
             key = digest(config)
-            result = found[key].result
+            result = outcomes[key].result
             # a run that failed may have trained up to its end: it counts as if it had
             self.counted[key] = result.steps if result else config.iterations or self.budget.total
-        return [found[digest(config)] for config in configs]
+        return [outcomes[digest(config)] for config in configs]
 
     def _ordered(self, raced: list[Raced], score: Callable[[Raced], float | None]) -> list[Raced]:
         """Best first; of equally good ones, the one that was raced first."""
 
-        def key(each: Raced) -> float:
-            value = score(each)
+        def key(entry: Raced) -> float:
+            value = score(entry)
             if value is None or math.isnan(value):
                 return math.inf
             return -value if self.higher_is_better else value
@@ -228,7 +232,7 @@ class Neighbours:
             optuna.distributions.FloatDistribution,
             optuna.distributions.CategoricalDistribution,
         )
-        places = sorted({each.placement for each in around.candidates})
+        places = sorted({candidate.placement for candidate in around.candidates})
         self._space = {
             "family": choice(tuple(FAMILIES)),
             "placement": choice(places),
@@ -247,7 +251,7 @@ class Neighbours:
 
     def ask(self, count: int, known: set[str]) -> list[Candidate]:
         """New candidates, none of them known."""
-        found: dict[str, Candidate] = {}
+        new: dict[str, Candidate] = {}
         for _ in range(ASKED * count):
             trial = self._study.ask(self._space)
             values = trial.params
@@ -255,28 +259,28 @@ class Neighbours:
                 *(float(f"{values[key]:.1e}") for key in ("alpha", "beta"))
             )
             candidate = Candidate(function, values["placement"], "neighbour found by Optuna")
-            if candidate.name not in known and candidate.name not in found:
-                found[candidate.name] = candidate
+            if candidate.name not in known and candidate.name not in new:
+                new[candidate.name] = candidate
                 self._asked[candidate.name] = trial
-            if len(found) == count:
+            if len(new) == count:
                 break
-        return list(found.values())
+        return list(new.values())
 
     def tell(self, raced: Sequence[Raced]) -> None:
         """What came of candidates, asked for or not."""
         from optuna.trial import TrialState, create_trial
 
-        for each in raced:
-            score = each.first
+        for entry in raced:
+            score = entry.first
             failed = score is None or not math.isfinite(score)
-            trial = self._asked.get(each.candidate.name)
+            trial = self._asked.get(entry.candidate.name)
             if trial is not None:
                 state = TrialState.FAIL if failed else TrialState.COMPLETE
                 self._study.tell(trial, None if failed else score, state=state)
-            elif not failed and self._holds(each.candidate):
+            elif not failed and self._holds(entry.candidate):
                 self._study.add_trial(
                     create_trial(
-                        value=score, params=_values(each.candidate), distributions=self._space
+                        value=score, params=_values(entry.candidate), distributions=self._space
                     )
                 )
 
@@ -284,8 +288,8 @@ class Neighbours:
         """Whether the space has it; a preset may lie outside."""
         values = _values(candidate)
         return all(
-            each.low <= values[key] <= each.high
-            for key, each in self._space.items()
+            interval.low <= values[key] <= interval.high
+            for key, interval in self._space.items()
             if key in ("alpha", "beta")
         )
 
@@ -300,9 +304,7 @@ def _values(candidate: Candidate) -> dict[str, object]:
     }
 
 
-def _score(outcome: Outcome) -> float | None:
-    return None if outcome.result is None else outcome.result.score
-
-
-def _mean(scores: Sequence[float | None]) -> float | None:
-    return None if not scores or None in scores else sum(scores) / len(scores)  # type: ignore[arg-type]
+def _mean_of_all(scores: Sequence[float | None]) -> float | None:
+    """None where a run failed."""
+    known = [score for score in scores if score is not None]
+    return mean(known) if known and len(known) == len(scores) else None

@@ -91,8 +91,8 @@ def judge(w: Sequence[float], losses: Sequence[float]) -> Shape:
         raise GafError("the curve is flat: there is no optimum to judge")
     middle, half = float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2
     # In units of the curve, so that the fit's steps suit any loss.
-    found, covariance = _fit((x - middle) / half, (y - y.min()) / height)
-    c, a, w0, p = map(float, found)
+    fitted, covariance = _fit((x - middle) / half, (y - y.min()) / height)
+    c, a, w0, p = map(float, fitted)
     if abs(w0) > EDGE:
         raise GafError(
             "no optimum to judge: the curve that fits best has it at an end, not in the middle"
@@ -103,7 +103,7 @@ def judge(w: Sequence[float], losses: Sequence[float]) -> Shape:
             f"nearest to p = {p:.2g}, at the end of what is tried"
         )
     error = math.sqrt(max(0.0, float(covariance[3][3])))
-    rest = (y - y.min()) / height - _power_law((x - middle) / half, *found)
+    rest = (y - y.min()) / height - _power_law((x - middle) / half, *fitted)
     reach = float(max(x.max() - middle - w0 * half, middle + w0 * half - x.min()))
     scale = a * height / half**p
     residual = float(np.sqrt(np.mean(rest**2)))
@@ -161,14 +161,14 @@ def _fit(x, y):
     for power in STARTS:
         start = [0.0, 1.0, float(x[np.argmin(y)]), power]
         start[2] = min(max(start[2], -0.99), 0.99)
-        found = least_squares(
+        fit = least_squares(
             lambda v: _power_law(x, *v) - y,
             start,
             jac=lambda v: _slopes(x, *v),  # type: ignore[arg-type]
             bounds=([-1, 1e-6, -1, POWERS[0]], [1, 1e3, 1, POWERS[1]]),
         )
-        if best is None or found.cost < best.cost:
-            best = found
+        if best is None or fit.cost < best.cost:
+            best = fit
     assert best is not None
     variance = 2 * best.cost / (len(x) - 4)
     return best.x, np.linalg.pinv(best.jac.T @ best.jac) * variance

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from gaf.common.errors import GafError
-from gaf.common.files import read_json, write_json
+from gaf.common.files import read_json
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import OptimizerConfig, RunConfig
 from gaf.lab.engine.folder import Result
-from gaf.lab.engine.optimizers import make_optimizer
-from gaf.lab.study import settings
+from gaf.lab.study import results, settings
+from gaf.lab.study.compare import Plan, describe
 from gaf.lab.study.grid import Executor, Watch, check_place, machine
+from gaf.lab.study.landscape import Curve, curve, reached, training_loss
+from gaf.lab.study.results import (
+    FinalScores,
+    NamedCandidate,
+    RacedCandidate,
+    Reference,
+    Tuned,
+    TuningCost,
+)
 from gaf.lab.study.tune import budget as budgets
-from gaf.lab.study.tune.budget import Budget
-from gaf.lab.study.tune.optimum import Curve, curve, reached, training_loss
+from gaf.lab.study.tune.budget import FINAL_SEEDS, FIRST_SEEDS, Budget
 from gaf.lab.study.tune.probe import Probe, probe
 from gaf.lab.study.tune.recommend import Candidate, recommend
-from gaf.lab.study.tune.record import Tuned, record
-from gaf.lab.study.tune.search import Against, Search, SearchOutcome
+from gaf.lab.study.tune.search import Search, SearchOutcome, bare
 
-TUNE = "tune.json"
+CHECK = "check"  # the folder of the comparison that checks the winner, within the tuning's
 OVERHEAD = 1.5  # times the steps' own seconds: what runs need beside steps
 
 
@@ -80,7 +83,7 @@ def tune(
     spend: Spend | None = None,
     slots: int = 1,
     watch: Callable[[str], Watch] = lambda title: Watch(),
-    told: Callable[[str], None] = lambda text: None,
+    say: Callable[[str], None] = lambda text: None,
     command: Sequence[str] = (),
 ) -> Tuned:
     """Find α and β for a training, and write ``tune.json`` into the folder.
@@ -92,7 +95,7 @@ def tune(
         spend: what it may cost.
         slots: how many runs the executor trains at once.
         watch: makes what shows a grid of runs on its way.
-        told: is given each finding as a sentence.
+        say: is given each finding as a sentence.
         command: that asked for it.
 
     Raises:
@@ -101,47 +104,88 @@ def tune(
     """
     began = time.monotonic()
     check_folder(folder)
-    told(f"probe: the first steps of {config.name} without a function")
+    say(f"probe: the first steps of {config.name} without a function")
     seen = probe(config)
-    told(_probed(seen))
+    say(_probed(seen))
     budget = budgets.plan(seen.of, seen.steps, (spend or Spend()).steps(seen, slots))
-    told(_planned(budget))
+    say(_planned(budget))
     with folders.locked(folder):
         search = Search(seen.config, budget, folder, executor, watch)
         baselines = search.baselines()
         near = curve_near(baselines, seen.config, start=seen.losses[0])
-        told(_curved(near))
+        say(_curved(near))
         advice = recommend(seen, near.shape)
         for subject, sentence in advice.reasons:
-            told(f"{subject}: {sentence}")
-        found = search.race(advice)
-        done = Tuned(
-            probe=seen,
-            budget=budget,
-            curve=near,
-            recommendation=advice,
-            found=found,
-            line=line(seen.config.optimizer, found.winner),
-            verdict=conclude(found, seen.config),
-            seconds=time.monotonic() - began,
-            created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            say(f"{subject}: {sentence}")
+        outcome = search.race(advice)
+        tuned = Tuned(
+            title=seen.config.name,
+            task=describe(seen.config),
+            verdict=conclude(outcome, seen.config),
+            helps=outcome.helps,
+            line=line(seen.config.optimizer, outcome.winner),
+            winner=NamedCandidate(name=outcome.winner.name, source=outcome.winner.source),
+            recommended=NamedCandidate(name=advice.first.name, source=advice.first.source),
+            reasons=advice.reasons,
+            cost=TuningCost(
+                steps=outcome.steps,
+                in_full=budget.in_full,
+                share=outcome.steps / budget.in_full,
+                **asdict(budget),
+            ),
+            seconds=round(time.monotonic() - began, 1),
+            score=FinalScores(
+                name=outcome.score_name,
+                higher_is_better=outcome.higher_is_better,
+                seeds=FINAL_SEEDS,
+                winner=outcome.scores,
+            ),
+            against=(outcome.baseline, outcome.control),
+            raced=tuple(
+                RacedCandidate(
+                    name=raced.candidate.name,
+                    source=raced.candidate.source,
+                    first=raced.first,
+                    second=raced.second,
+                )
+                for raced in outcome.raced
+            ),
+            probe=seen.record(),
+            curve=near.record(),
             command=tuple(command),
+            created=results.now(),
             environment=machine(baselines[0].folder),
         )
-        write_json(folder / TUNE, record(done))
-    return done
+        results.write(tuned, folder)
+    return tuned
 
 
 def check_folder(folder: Path) -> None:
     """Refuse a folder that holds something else."""
-    check_place(folder, "tuning")
-    if (folder / TUNE).is_file():
-        read_json(folder / TUNE, "title")
+    check_place(folder, Tuned.noun)
+    if (folder / Tuned.file).is_file():
+        read_json(folder / Tuned.file, "title")
+
+
+def check_plan(config: RunConfig, settings: Sequence[str], seeds: int) -> Plan:
+    """The winner and others once more: in full, on the seeds 0, 1, 2, ..., which no rung and no final uses.
+
+    The final's interval is honest already; this is for whoever wants the evidence at length, and with Adam,
+    other learning rates or other functions in the same table.
+
+    Example:
+        >>> from gaf.lab.study.recipes.laptop import hard_case
+        >>> check_plan(hard_case(), ["adam(0.01)"], 3).seeds
+        (0, 1, 2)
+    """
+    if seeds > FIRST_SEEDS[0]:
+        raise GafError(f"tuning uses the seeds from {FIRST_SEEDS[0]} on, so check fewer")
+    return Plan(bare(config), tuple(settings), tuple(range(seeds)))
 
 
 def curve_near(baselines: Sequence[Result], config: RunConfig, start: float) -> Curve:
     """The curve at the end of the first baseline that did not diverge: one that did has no optimum."""
-    ended = next((each for each in baselines if not each.diverged), None)
+    ended = next((result for result in baselines if not result.diverged), None)
     if ended is None:
         return Curve((), (), (), None, "the baseline diverged: there is no optimum to look at")
     at = reached(ended.folder, config)
@@ -181,10 +225,10 @@ def _before_step(rule: OptimizerConfig) -> str:
     done = []
     if rule.centralize:
         done.append("take from each output's weights the mean of their gradient")
-    for key in ("clip_value", "clip_norm"):
-        if (most := getattr(rule, key)) is not None:
-            name = key.replace("clip", "clip_grad")
-            done.append(f"torch.nn.utils.{name}_(model.parameters(), {_number(most)})")
+    clippings = {"clip_grad_value_": rule.clip_value, "clip_grad_norm_": rule.clip_norm}
+    for name, most in clippings.items():
+        if most is not None:
+            done.append(f"torch.nn.utils.{name}(model.parameters(), {_number(most)})")
     if rule.normalize is not None:
         done.append(f"bring the norm of all gradients together to {_number(rule.normalize)}")
     return f"before each step: {', then '.join(done)}" if done else ""
@@ -199,35 +243,39 @@ def _number(value: float) -> str:
     return f"{digits}e{int(power)}" if e else text
 
 
-def conclude(found: SearchOutcome, config: RunConfig) -> str:
+def conclude(outcome: SearchOutcome, config: RunConfig) -> str:
     """The verdict on a training in a sentence or two."""
-    n = len(found.scores)
-    base, control = found.baseline, found.control
-    mine = _mean(found.scores)
-    mean = f"a mean {found.score_name} of {mine:.4g} over {n} seeds"
-    told = f"{found.winner.name} has {mean}"
+    base, control = outcome.baseline, outcome.control
+    mean = f"a mean {outcome.score_name} of {_mean(outcome.scores):.4g} over {len(outcome.scores)} seeds"
+    winner = f"{outcome.winner.name} has {mean}"
     against = f"{_difference(base)} against the baseline, {_difference(control)} against its matched control"
-    if found.helps:
-        return f"{told}: {against}."
+    if outcome.helps:
+        return f"{winner}: {against}."
     if base.verdict == "better":
         return (
-            f"{told}: {against}. It beats the baseline, but not its matched control: "
-            f"{_control(found.winner, config)} does the same."
+            f"{winner}: {against}. It beats the baseline, but not its matched control: "
+            f"{_control(outcome.winner, config)} does the same."
         )
-    return f"No candidate beats the baseline. The best, {found.winner.name}, has {mean}: {against}."
+    return (
+        f"No candidate beats the baseline. The best, {outcome.winner.name}, has {mean}: {against}."
+    )
 
 
 def _control(winner: Candidate, config: RunConfig) -> str:
-    """The matched control in the words of the optimizer."""
-    rule = settings.make(config, winner.name).config.optimizer
-    optimizer: Any = make_optimizer(rule, [torch.nn.Parameter(torch.zeros(1))])
-    meaning = optimizer._meaning(optimizer.param_groups[0])
-    return meaning.format(slope=f"{winner.function.slope:.3g}")
+    """What the matched control changes, in words."""
+    matched = settings.control(settings.make(config, winner.name)).config.optimizer
+    slope = f"{winner.function.slope:.3g}"
+    sgd = config.optimizer.name == "sgd"
+    divided = [] if sgd else ["an eps"]
+    if matched.weight_decay != config.optimizer.weight_decay:
+        divided.append("a weight decay")
+    parts = [f"a learning rate times {slope}"] if sgd else []
+    parts += [f"{' and '.join(divided)} divided by {slope}"] if divided else []
+    return " and ".join(parts)
 
 
-def _difference(against: Against) -> str:
-    d = against.difference
-    return f"{d.mean:+.4g} [{d.low:+.4g}, {d.high:+.4g}] ({against.verdict})"
+def _difference(against: Reference) -> str:
+    return f"{against.mean:+.4g} [{against.low:+.4g}, {against.high:+.4g}] ({against.verdict})"
 
 
 def _mean(scores: Sequence[float | None]) -> float:

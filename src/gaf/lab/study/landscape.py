@@ -1,12 +1,13 @@
-"""Step (b): the loss curve near the optimum that a run has reached.
+"""The loss around what a run has reached: the curve near its optimum (step (b) of tuning), and a surface.
 
 Only tensors and plain values are read from its checkpoint; which model to build, its config says.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +24,8 @@ from gaf.lab.tasks import Task, load_task
 SAMPLES = 512  # of the training set that a curve's loss is the mean of
 BATCH = 128
 RADIUS = 0.5  # each filter is changed by half of its own length at the ends
-LEARNED = (
-    0.05  # of the loss that a training began with must be gone before one speaks of an optimum
-)
+# Of the loss that a training began with: so much must be gone before one speaks of an optimum.
+LEARNED = 0.05
 DIRECTIONS = 3  # whose curves are averaged: one random direction is an accident
 
 
@@ -50,11 +50,33 @@ class Curve:
     shape: Shape | None  # None where there is none to judge
     why: str = ""  # then
 
+    def record(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "w": list(self.w),
+            "losses": list(self.losses),
+            "each": [list(losses) for losses in self.each],
+            "shape": asdict(self.shape) if self.shape else None,
+            "why": self.why,
+        }
+
+    def sentence(self) -> str:
+        """The shape in words."""
+        shape = self.shape
+        if shape is None:
+            return f"{self.why[0].upper()}{self.why[1:]}."
+        low, high = shape.large
+        where = f" Steeper than the nearest quadratic for |w| from {low:.2g} to {high:.2g}."
+        return (
+            f"Near the optimum the loss goes with |w|^{shape.power:.2f} ± {shape.error:.2f}: {shape.type}, "
+            f"confidence {shape.confidence:.2f}.{where if high > low else ''}"
+        )
+
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], int]:
     """The model's state in a checkpoint, and its step."""
-    _, found = checkpoint.find(path)
-    return checkpoint.load_model(found)
+    _, step = checkpoint.find(path)
+    return checkpoint.load_model(step)
 
 
 def reached(path: Path, config: RunConfig) -> Reached:
@@ -110,12 +132,12 @@ def curve(
         biases_and_norms: whether they are changed too.
         start: the loss that training began with. Unset: the model is taken to be at an optimum.
     """
-    found = [
+    lines = [
         slices.curve(model, loss, seed=seed + i, radius=radius, biases_and_norms=biases_and_norms)
         for i in range(DIRECTIONS)
     ]
-    w = found[0].axes[0].tolist()
-    mean = torch.stack([each.losses for each in found]).mean(0).tolist()
+    w = lines[0].axes[0].tolist()
+    mean = torch.stack([line.losses for line in lines]).mean(0).tolist()
     middle = mean[len(mean) // 2]
     try:
         if start is not None and not start - middle > LEARNED * abs(start):
@@ -126,5 +148,57 @@ def curve(
         why = shape.misfit
     except GafError as error:
         shape, why = None, str(error)
-    each = tuple(tuple(one.losses.tolist()) for one in found)
+    each = tuple(tuple(line.losses.tolist()) for line in lines)
     return Curve(tuple(w), tuple(mean), each, None if why else shape, why)
+
+
+def look(
+    at: Reached,
+    *,
+    samples: int = SAMPLES,
+    side: int = slices.SIDE,
+    to: Path | None = None,
+    radius: float,
+    seed: int,
+    biases_and_norms: bool,
+) -> dict[str, Any]:
+    """Everything ``gaf landscape`` shows: curve, shape, surface, and the line to another checkpoint."""
+    loss = training_loss(at.task, samples)
+    other = None
+    if to is not None:
+        other, _ = read_checkpoint(to)
+        check_state(at.model, other, f"the checkpoint in {to}")
+    moves = {"seed": seed, "radius": radius, "biases_and_norms": biases_and_norms}
+    near = curve(at.model, loss, start=_untrained(at, loss), **moves)
+    plane = slices.surface(at.model, loss, side=side, **moves)
+    numbers: dict[str, Any] = {
+        "title": at.config.name,
+        "checkpoint": str(at.path),
+        "step": at.step,
+        "samples": min(samples, len(at.task.train_source())),
+        "radius": radius,
+        "seed": seed,
+        "curve": near.record(),
+        "surface": {
+            "axis": plane.axes[0].tolist(),
+            "losses": plane.losses.tolist(),
+            "method": plane.method,
+        },
+        "line": None,
+        "said": near.sentence(),
+    }
+    if other is not None:
+        line = slices.between(at.model, loss, other)
+        numbers["line"] = {
+            "to": str(to),
+            "w": line.axes[0].tolist(),
+            "losses": line.losses.tolist(),
+        }
+    return numbers
+
+
+def _untrained(at: Reached, loss: Loss) -> float:
+    """The loss before training: a run that has lost little of it is at no optimum, as in ``gaf tune``."""
+    with rng.own_settings(None), torch.no_grad():
+        torch.manual_seed(at.config.seed)
+        return float(loss(at.task.build_model().eval()))

@@ -16,8 +16,7 @@ from gaf.lab.engine.progress import Interrupted
 from gaf.lab.engine.run import train
 from gaf.lab.study import recipes
 from gaf.lab.tasks import load_task, models
-from tests.lab.engine.processes import run, start, wait_for
-from tests.lab.engine.test_kill import newest
+from tests.lab.engine.test_kill import assert_survives_a_kill
 from tests.lab.engine.test_train import Kick
 from tests.lab.engine.tiny import assert_same_run, last_checkpoint
 
@@ -161,19 +160,7 @@ def test_stopped_and_resumed_ends_with_the_same_weights(root, tmp_path):
 def test_killed_and_resumed_ends_with_the_same_weights(root, tmp_path):
     small = ("epochs=null", "iterations=60", "batch_size=16", "checkpoint_every=3")
     sets = (*small, f"task.data_options.root={root}", "task.data_options.size=8")
-    given = [part for each in sets for part in ("--set", each)]
-    whole, killed = (
-        ["train", "text-transformer-adamw", *given, "--out", str(tmp_path / name)]
-        for name in ("whole", "killed")
-    )
-    assert run(whole, timeout=600)[0] == 0
-    process = start(killed)
-    wait_for(process, lambda: newest(tmp_path / "killed") >= 6)
-    process.kill()
-    process.communicate()
-    assert not (tmp_path / "killed" / "finished.json").exists()
-    assert run(killed, timeout=600)[0] == 0
-    assert_same_run(tmp_path / "whole", tmp_path / "killed")
+    assert_survives_a_kill("text-transformer-adamw", sets, tmp_path)
 
 
 def test_it_learns_and_a_rate_too_large_is_the_worst_score(root, tmp_path):

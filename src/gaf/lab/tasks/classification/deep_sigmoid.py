@@ -1,7 +1,7 @@
 """The hard case: digits and a deep sigmoid perceptron, which plain SGD does not train at any learning rate.
 
 gaf tune                      # is this case
-gaf train gaf.lab.study.tune.cases:deep_sigmoid
+gaf train gaf.lab.tasks.classification.deep_sigmoid:deep_sigmoid
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gaf.lab.engine.config import OptimizerConfig, RunConfig, ScheduleConfig, TaskConfig
 from gaf.lab.tasks import Task
 from gaf.lab.tasks.base import lucky_guess
 from gaf.lab.tasks.models import build
@@ -23,7 +22,7 @@ from gaf.lab.theory.learning import digits
 
 TRAIN = 1200  # of 1797 images; the other 597 are the test
 SPLIT_SEED = 0  # torch.randperm(1797) of this seed; its first 1200 are learned from
-KIND = "gaf.lab.study.tune.cases:deep_sigmoid"
+KIND = "gaf.lab.tasks.classification.deep_sigmoid:deep_sigmoid"
 
 
 class _Digits:
@@ -44,8 +43,8 @@ class _Digits:
         self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
     ) -> Iterator[tuple[Tensor, Tensor]]:
         self._images, self.targets = self._images.to(device), self.targets.to(device)
-        for each in indices:
-            index = each.to(device)
+        for batch in indices:
+            index = batch.to(device)
             yield self._images[index], self.targets[index]
 
 
@@ -85,19 +84,5 @@ class DeepSigmoid(Task):
 
 
 def deep_sigmoid() -> Task:
-    """What ``gaf train gaf.lab.study.tune.cases:deep_sigmoid`` calls."""
+    """What ``gaf train gaf.lab.tasks.classification.deep_sigmoid:deep_sigmoid`` calls."""
     return DeepSigmoid()
-
-
-def hard_case() -> RunConfig:
-    """SGD with momentum 0.9, lr 0.1, batches of 64, 60 epochs, cosine at each step."""
-    return RunConfig(
-        name="digits-deep-sigmoid-sgdm",
-        task=TaskConfig(kind=KIND),
-        optimizer=OptimizerConfig(name="sgd", lr=0.1, momentum=0.9),
-        schedule=ScheduleConfig(name="cosine", every="iteration"),
-        epochs=60,
-        batch_size=64,
-        threads=1,
-        evaluate_every=0,
-    )

@@ -10,7 +10,7 @@ from gaf.lab.reports.tune_page import render, write_page
 from gaf.lab.study.tune.budget import FINAL_SEEDS, MOST
 from tests.browser import LARGEST_PAGE, Browser, needs_chromium
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 RECORD = json.loads((ROOT / "results" / "tune" / "hard-case.json").read_text("utf-8"))
 
 

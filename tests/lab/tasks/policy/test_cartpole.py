@@ -13,8 +13,7 @@ from gaf.lab.engine.run import train
 from gaf.lab.study import recipes
 from gaf.lab.tasks import load_task
 from gaf.lab.tasks.policy import DISCOUNT, cartpole, others_mean, play, to_go
-from tests.lab.engine.processes import run, start, wait_for
-from tests.lab.engine.test_kill import newest
+from tests.lab.engine.test_kill import assert_survives_a_kill
 from tests.lab.engine.test_train import Kick
 from tests.lab.engine.tiny import assert_same_run, last_checkpoint
 
@@ -144,19 +143,7 @@ def test_stopped_and_resumed_ends_with_the_same_weights(tmp_path):
 def test_killed_and_resumed_ends_with_the_same_weights(tmp_path):
     few = ("task.data_options.episodes=64", "task.data_options.steps=100")
     sets = ("epochs=5", "batch_size=8", "evaluate_every=0", "checkpoint_every=3", *few)
-    given = [part for each in sets for part in ("--set", each)]
-    whole, killed = (
-        ["train", "cartpole-mlp-adam", *given, "--out", str(tmp_path / name)]
-        for name in ("whole", "killed")
-    )
-    assert run(whole, timeout=600)[0] == 0
-    process = start(killed)
-    wait_for(process, lambda: newest(tmp_path / "killed") >= 6)
-    process.kill()
-    process.communicate()
-    assert not (tmp_path / "killed" / "finished.json").exists()
-    assert run(killed, timeout=600)[0] == 0
-    assert_same_run(tmp_path / "whole", tmp_path / "killed")
+    assert_survives_a_kill("cartpole-mlp-adam", sets, tmp_path)
 
 
 def test_it_learns_to_hold_the_pole_longer_than_chance(tmp_path):

@@ -1,8 +1,10 @@
-"""How far a download or a check is: a bar on a terminal, plain lines elsewhere; both on stderr."""
+"""What a command shows while it works: a bar on a terminal, plain lines elsewhere; all on stderr."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
@@ -16,12 +18,24 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.text import Text
 
+from gaf.lab.cli import terminal
 from gaf.lab.data.download import Report
 
 LINES = 10.0  # seconds between plain lines
 MEGABYTE = 1e6
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """A sign of life while something takes its time."""
+    console = terminal.stderr()
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        console.print(f"{text} ...", highlight=False, soft_wrap=True)
+        yield
 
 
 class Transfer:
@@ -62,7 +76,7 @@ class Transfer:
 
     def say(self, text: str) -> None:
         """A line, above the bar where there is one."""
-        self._console.print(Text(text), soft_wrap=True)
+        terminal.print_line(self._console, text)
 
     def _tell(self, name: str, done: int, total: int | None, text: str, columns: tuple) -> None:
         if self._console.is_terminal:

@@ -5,14 +5,13 @@ import math
 
 import pytest
 
-from gaf.lab.study.comparison import (
-    COMPARISON,
+from gaf.lab.study.compare import read
+from gaf.lab.study.results import (
     Comparison,
     Difference,
     Row,
     RunRef,
     Tuning,
-    read,
     write,
 )
 from tests.forked import ROOT
@@ -89,7 +88,7 @@ def test_rows_and_runs_by_any_name():
     ],
 )
 def test_a_damaged_file_is_refused_in_a_sentence(tmp_path, content, complaint):
-    (tmp_path / COMPARISON).write_text(content)
+    (tmp_path / Comparison.file).write_text(content)
     with pytest.raises(ValueError, match=complaint) as refused:
         read(tmp_path)
     assert str(tmp_path) in str(refused.value)

@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 import gaf
 from gaf.lab.cli.app import run
-from gaf.lab.cli.failing import said_in_a_sentence
+from gaf.lab.cli.terminal import errors_in_a_line
 from gaf.lab.engine.config import Config, read
 from gaf.lab.reports import shape
 from gaf.lab.reports.history import RunHistory
@@ -33,9 +33,9 @@ def test_a_bug_inside_the_package_keeps_its_traceback(monkeypatch):
 
 
 def test_only_our_class_becomes_a_sentence():
-    with pytest.raises(typer.TyperException, match="do this"), said_in_a_sentence():
+    with pytest.raises(typer.TyperException, match="do this"), errors_in_a_line():
         raise gaf.GafError("do this")
-    with pytest.raises(ValueError, match="a bug") as seen, said_in_a_sentence():
+    with pytest.raises(ValueError, match="a bug") as seen, errors_in_a_line():
         raise ValueError("a bug")
     assert not isinstance(seen.value, gaf.GafError)
 

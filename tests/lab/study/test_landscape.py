@@ -3,9 +3,8 @@
 import torch
 from torch import nn
 
-from gaf.lab.study.tune.cases import deep_sigmoid
-from gaf.lab.study.tune.optimum import curve, training_loss
-from gaf.lab.study.tune.surroundings import said
+from gaf.lab.study.landscape import curve, training_loss
+from gaf.lab.tasks.classification.deep_sigmoid import deep_sigmoid
 
 
 def test_a_model_that_has_not_learned_is_at_no_optimum():
@@ -28,4 +27,4 @@ def test_a_curve_that_no_power_describes_says_so():
     near = curve(model, lambda m: torch.sin(15 * m.weight).sum())
     assert near.shape is None
     assert near.why.startswith("no type to name: the curve is no c + a |w - w₀|^p")
-    assert said(near.shape, near.why).endswith("of its height, and 5% is the most.")
+    assert near.sentence().endswith("of its height, and 5% is the most.")

@@ -1,0 +1,360 @@
+"""What studies found, as frozen data: what tables, pages and JSON files are made of.
+
+A comparison, a table of the paper and a tuning each are one file in a folder of their own, beside ``runs/``
+with a folder for each run. Curves and gradient statistics stay in the run folders.
+"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import Field, JsonValue, model_validator
+
+from gaf.common.errors import GafError
+from gaf.common.files import write_json
+from gaf.lab.engine import config as configs
+from gaf.lab.engine.config import Config, Number, Whole
+
+Kind = Literal["baseline", "tuned", "control", "function", "rule"]
+
+
+class Difference(Config):
+    """A setting minus another one, over the seeds on which both ran to the end.
+
+    ``low`` and ``high`` end the 95 % interval of this difference by itself; ``p_corrected`` allows
+    for all differences of the table.
+    """
+
+    against: str
+    mean: Number
+    low: Number
+    high: Number
+    p: Number
+    p_corrected: Number
+    n: Whole
+    verdict: Literal["better", "worse", "no difference"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_old(cls, values: Any) -> Any:
+        """Older records have a number of seeds to run, which invited to stop when the verdict pleases."""
+        if isinstance(values, dict):
+            return {key: value for key, value in values.items() if key != "seeds_needed"}
+        return values
+
+
+class Row(Config):
+    """A setting over all seeds.
+
+    Args:
+        setting: its name.
+        also: other names for the same config, which were asked for too.
+        kind: "function" has an f, "control" is the matched control of one, "rule" is anything else.
+        changes: keys of the config that differ from the baseline's, with their values here.
+        scores: one for each of the comparison's seeds; None where the run failed.
+        mean, std: of the scores there are; None where there are none, or too few.
+        diverged: how many runs did; their scores are the task's worst.
+        failed: seed and error of each run that did.
+        vs_baseline: None for the baseline itself, and where no seed ran in both.
+        control: the setting that is this one's matched control.
+        vs_control: likewise.
+        train_test_gap: test loss - training loss at the end, mean over seeds; None where a task has no loss.
+        seconds_per_step: median over seeds, as measured with other runs beside it.
+        steps_to_baseline: median over seeds of the steps until the test score was at least the
+            baseline's final one on that seed; None where half the seeds never got there.
+            Neither where the baseline learned nothing: there is nothing to reach.
+        reached: on how many seeds it got there.
+        at_chance: whether no run of the setting scored better than :attr:`Comparison.chance`.
+        verdict: against the baseline, in a word; "nothing learned" where both are at chance.
+        sentence: the verdict to read.
+    """
+
+    setting: str
+    also: tuple[str, ...] = ()
+    kind: Kind
+    changes: dict[str, str]
+    scores: tuple[Number | None, ...]
+    mean: Number | None
+    std: Number | None
+    diverged: Whole
+    failed: dict[Whole, str]
+    vs_baseline: Difference | None
+    control: str | None
+    vs_control: Difference | None
+    train_test_gap: Number | None
+    seconds_per_step: Number | None
+    steps_to_baseline: Number | None
+    reached: Whole
+    at_chance: bool = False
+    verdict: Literal["baseline", "better", "worse", "no difference", "nothing learned", "failed"]
+    sentence: str
+
+
+class RunRef(Config):
+    """A run of the comparison: setting and seed, its folder seen from the comparison's, what came of it."""
+
+    setting: str
+    seed: Whole
+    folder: str
+    status: Literal["finished", "diverged", "failed"]
+    score: Number | None
+    error: str = ""
+
+
+class Tuning(Config):
+    """How the tuned baseline came by its learning rate.
+
+    ``tried`` has the mean score of each factor on ``lr``, over seeds that the table does not use. The
+    score is the test score, as there is no other: that favours the tuned baseline, never a function.
+    """
+
+    seeds: tuple[Whole, ...]
+    tried: dict[str, Number | None]
+    chosen: str
+
+
+class Comparison(Config):
+    """Everything but the curves.
+
+    ``task`` says in a sentence what was trained. ``rows`` begin with the baseline. ``chance`` is the score up
+    to which nothing has been learned, None where the task does not say. ``environment`` is what
+    the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
+    that differ when the same comparison is made again on the same machine.
+    """
+
+    noun: ClassVar[str] = "comparison"
+    file: ClassVar[str] = "comparison.json"
+
+    title: str
+    task: str
+    score_name: str
+    higher_is_better: bool
+    chance: Number | None = None
+    seeds: Annotated[tuple[Whole, ...], Field(min_length=1)]
+    baseline: str
+    rows: Annotated[tuple[Row, ...], Field(min_length=1)]
+    runs: tuple[RunRef, ...]
+    tuning: Tuning | None
+    command: tuple[str, ...]
+    environment: dict[str, JsonValue]
+    created: str  # ISO 8601, UTC
+
+    @model_validator(mode="after")
+    def _whole(self) -> Comparison:
+        names = [row.setting for row in self.rows]
+        if len({*names}) < len(names):
+            raise GafError("a setting has two rows")
+        if any(len(row.scores) != len(self.seeds) for row in self.rows):
+            raise GafError("a row does not have a score for each seed")
+        return self
+
+    def row(self, setting: str) -> Row:
+        """The row of a setting, by any of its names."""
+        for row in self.rows:
+            if setting == row.setting or setting in row.also:
+                return row
+        raise GafError(f"the comparison {self.title} has no setting {setting!r}")
+
+    def runs_of(self, setting: str) -> tuple[RunRef, ...]:
+        """The runs of a setting, in the order of the seeds."""
+        name = self.row(setting).setting
+        return tuple(run for run in self.runs if run.setting == name)
+
+
+class Scores(Config):
+    """Runs of one config over the table's seeds, in percent.
+
+    Args:
+        recipe: the name of the config.
+        values: one for each seed; None where a run failed or has not run.
+        mean, std: of the values there are; None where there are none, or too few.
+        diverged: how many did; their score is the worst there is.
+        failed: the error of each run that failed, by seed.
+        not_run: seeds that have not come to an end.
+        folders: of the runs, by seed, seen from the table's.
+    """
+
+    recipe: str
+    values: tuple[Number | None, ...]
+    mean: Number | None
+    std: Number | None
+    diverged: Whole
+    failed: dict[Whole, str]
+    not_run: tuple[Whole, ...]
+    folders: dict[Whole, str]
+
+
+class Beside(Config):
+    """Another figure of the same trainings, such as top5: the paper's and ours."""
+
+    paper: Number
+    ours: Number | None
+
+
+class Line(Config):
+    """A cell of the paper, what it prints, and what we found.
+
+    ``gain`` is ours minus that of the row's training without f, ``beyond`` ours minus the matched control:
+    what f adds to a change of scale. ``paper_gain`` is the paper's difference to its own baseline. Where
+    neither it nor the training without f has ``learned`` anything, differences have no meaning.
+    """
+
+    data: str
+    model: str
+    setting: str
+    paper: Number
+    paper_gain: Number | None
+    ours: Scores
+    gain: Difference | None
+    control: Scores | None
+    beyond: Difference | None
+    beside: dict[str, Beside]
+    learned: bool = True
+
+
+class Filled(Config):
+    """A table with the paper's numbers and ours.
+
+    ``comparisons`` is the number of differences that p-values are corrected for. ``about`` says what was
+    trained, ``changes`` what of that was changed by hand.
+    """
+
+    noun: ClassVar[str] = "table"
+    file: ClassVar[str] = "table.json"
+
+    name: str
+    title: str
+    scale: Literal["small", "full"]
+    placement: str | None
+    seeds: Annotated[tuple[Whole, ...], Field(min_length=1)]
+    score_name: str
+    about: str
+    changes: tuple[str, ...]
+    lines: Annotated[tuple[Line, ...], Field(min_length=1)]
+    comparisons: Whole
+    command: tuple[str, ...]
+    environment: dict[str, JsonValue]
+    created: str  # ISO 8601, UTC
+
+    @model_validator(mode="after")
+    def _whole(self) -> Filled:
+        scores = (cell for line in self.lines for cell in (line.ours, line.control) if cell)
+        if any(len(cell.values) != len(self.seeds) for cell in scores):
+            raise GafError("a cell does not have a score for each seed")
+        return self
+
+    @property
+    def finished(self) -> bool:
+        """Whether every run has come to an end, good or bad."""
+        return not any(
+            scores.not_run for line in self.lines for scores in (line.ours, line.control) if scores
+        )
+
+
+class RacedCandidate(Config):
+    """A candidate of a tuning, where it comes from, and its scores in the rungs; None where a run failed."""
+
+    name: str
+    source: str
+    first: Number | None = None
+    second: tuple[Number | None, ...] = ()
+
+
+class Reference(Config):
+    """What the winner of a tuning is compared with: its scores, and the winner minus them, seed by seed."""
+
+    name: str
+    scores: tuple[Number | None, ...]
+    mean: Number
+    std: Number
+    low: Number
+    high: Number
+    p: Number
+    n: Whole
+    verdict: Literal["better", "worse", "no difference"]
+
+
+class NamedCandidate(Config):
+    """A candidate by the name of its setting, and where it comes from."""
+
+    name: str
+    source: str
+
+
+class TuningCost(Config):
+    """What a tuning took, in steps of the optimizer, beside what it planned (see tune/budget.py)."""
+
+    steps: Whole
+    in_full: Whole
+    share: Number
+    total: Whole
+    probe: Whole
+    candidates: Whole
+    kept: Whole
+    first: Whole
+    second: Whole
+    final: Whole
+
+
+class FinalScores(Config):
+    """The winner's scores in the final, by seed."""
+
+    name: str
+    higher_is_better: bool
+    seeds: tuple[Whole, ...]
+    winner: tuple[Number | None, ...]
+
+
+class Tuned(Config):
+    """What came of a tuning.
+
+    ``line`` is what to copy into a training script, ``reasons`` are (subject, sentence). ``against`` are the
+    baseline and the matched control. ``probe`` and ``curve`` hold what the page draws.
+    """
+
+    noun: ClassVar[str] = "tuning"
+    file: ClassVar[str] = "tune.json"
+
+    title: str
+    task: str
+    verdict: str
+    helps: bool
+    line: str
+    winner: NamedCandidate
+    recommended: NamedCandidate
+    reasons: tuple[tuple[str, str], ...]
+    cost: TuningCost
+    seconds: Number
+    score: FinalScores
+    against: tuple[Reference, ...]
+    raced: tuple[RacedCandidate, ...]  # best first
+    probe: dict[str, Any]
+    curve: dict[str, Any]
+    command: tuple[str, ...]
+    created: str
+    environment: dict[str, JsonValue]
+
+
+Study = TypeVar("Study", Comparison, Filled, Tuned)
+
+
+def now() -> str:
+    """When something was found: ISO 8601, UTC."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
+def write(study: Comparison | Filled | Tuned, folder: Path) -> Path:
+    """Write it, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / study.file, study.model_dump(mode="python"))
+    return folder / study.file
+
+
+def read(folder: Path, kind: type[Study]) -> Study:
+    """What a folder holds of a kind; GafError says in one sentence what is wrong."""
+    path = folder / kind.file
+    if not path.is_file():
+        raise GafError(f"{folder} holds no {kind.noun}: there is no {kind.file}")
+    return configs.read_file(path, kind)
