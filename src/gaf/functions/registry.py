@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
 from gaf.common.errors import GafError
-from gaf.functions.base import Activation
+from gaf.functions.base import Activation, Adaptive
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -46,7 +46,8 @@ def register(cls: A) -> A:
     """
     if not (isinstance(cls, type) and issubclass(cls, Activation)):
         raise TypeError(f"register a subclass of gaf.Activation, got {cls!r}")
-    if "formula" not in vars(cls) and getattr(cls, "formula", None) is None:
+    adapts = issubclass(cls, Adaptive)
+    if not adapts and "formula" not in vars(cls) and getattr(cls, "formula", None) is None:
         raise TypeError(f"{cls.__name__} has no formula(xp, g, *parameters)")
     name = cls.__name__.lower()
     known = _REGISTRY.get(name)
@@ -57,7 +58,8 @@ def register(cls: A) -> A:
     for field in fields(cls):
         if hasattr(Activation, field.name):
             raise TypeError(f"{cls.__name__}: a parameter cannot be called {field.name!r}")
-    _check_formula(cls)
+    if not adapts:
+        _check_formula(cls)
     _REGISTRY[name] = cls
     return cls
 
@@ -75,8 +77,8 @@ def _check_formula(cls: type[Activation]) -> None:
 
 
 def names() -> tuple[str, ...]:
-    """The names of all registered functions, in the order of their registration."""
-    return tuple(_REGISTRY)
+    """The names of all registered functions of fixed values, in the order of their registration."""
+    return tuple(name for name, cls in _REGISTRY.items() if not issubclass(cls, Adaptive))
 
 
 def function_type(name: str) -> type[Activation]:

@@ -28,7 +28,7 @@ from gaf.common.errors import GafError
 from gaf.common.files import check_texts, number, read_whole
 from gaf.common.texts import did_you_mean
 from gaf.lab.tasks.config import Config, Share, TaskConfig
-from gaf.optim.settings import as_setting
+from gaf.functions import Adaptive, as_activation
 
 LARGEST = 3.4e38  # torch refuses to compute with a number that is no float32
 MOST = 2**31 - 1
@@ -102,7 +102,7 @@ class OptimizerConfig(Config):
         if self.nesterov and (self.momentum == 0 or self.dampening != 0):
             raise GafError("nesterov needs a momentum above 0 and no dampening")
         if self.activation is not None:
-            as_setting(self.activation)
+            as_activation(self.activation)
         elif self.placement is not None:
             raise GafError("placement needs an activation; unset it, or set one")
         if self.name != "sgd" and self.placement not in (None, "gradient"):
@@ -117,13 +117,13 @@ class OptimizerConfig(Config):
     def where(self) -> str:
         """The placement in force: gaf's own default where none is set."""
         if self.placement is None and self.sets_itself:
-            return gaf.Auto.placement
+            return gaf.Auto.usual_placement
         return self.placement or ("momentum" if self.momentum > 0 else "gradient")
 
     @property
     def sets_itself(self) -> bool:
         """Whether the activation is :class:`gaf.Auto`, which has no alpha, beta or slope to speak of."""
-        return isinstance(as_setting(self.activation), gaf.Auto)
+        return isinstance(as_activation(self.activation), gaf.Auto)
 
 
 class ScheduleConfig(Config):

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 import gaf
 from gaf.functions.registry import function_type
 from gaf.lab.engine.config import Config, OptimizerConfig, RunConfig, TaskConfig, read
-from gaf.optim.settings import as_setting
+from gaf.functions import as_activation
 
 if TYPE_CHECKING:
     from gaf.lab.tasks import Task
@@ -108,7 +108,7 @@ def _combined(config: RunConfig, task_version: int, data: dict) -> RunIdentity:
 def _rule_versions(rule: OptimizerConfig) -> dict[str, int]:
     from gaf.lab.engine.optimizers import RULES
 
-    f = as_setting(rule.activation)
+    f = as_activation(rule.activation)
     found = {f"rule {rule.name}": RULES[rule.name].version}
     if isinstance(f, gaf.Auto):
         found |= {"function auto": f.version, f"function {f.function}": _version(f.function)}
@@ -125,7 +125,7 @@ def _source(config: RunConfig) -> dict[str, dict[str, str]]:
     """The files of a task and of a function that are not the package's own."""
     from gaf.lab.tasks.source import checksums
 
-    task, f = config.task, as_setting(config.optimizer.activation)
+    task, f = config.task, as_activation(config.optimizer.activation)
     made = {task.kind: task.kind.partition(":")[0]} if task.own else {}
     if f is not None:
         made[f"the function {f.name}"] = type(f).__module__
