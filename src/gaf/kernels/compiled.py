@@ -24,8 +24,6 @@ Column = Sequence[Tensor | None]
 
 def refusal(*lists: Column) -> str | None:
     """Why a compiled rule cannot serve these tensors (parallel lists), or None if it can."""
-    if torch.compiler.is_compiling():
-        return "torch.compile fuses the step by itself"
     devices = {local_shard(t).device.type for t in lists[0] if t is not None}
     if "meta" in devices:
         return "tensors on the meta device have no memory"

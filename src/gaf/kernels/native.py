@@ -67,10 +67,10 @@ def refusal(
     if not lists[0]:
         return None
     there = list(itertools.chain(*lists))
-    if None.__class__ in set(map(type, there)):
+    if type(None) in set(map(type, there)):
         there = [t for t in there if t is not None]
     dtypes = {t.dtype for t in there}
-    gradients = lists[1 if len(lists) > 1 else 0]
+    gradients = [t for t in lists[1 if len(lists) > 1 else 0] if t is not None]
     if (
         _PLAIN.issuperset(map(type, there))
         # The layout is asked of the parameters alone: sparse gradients are not contiguous.
@@ -80,7 +80,7 @@ def refusal(
         and len(dtypes) == 1
         and dtypes.issubset(TYPES)
         and _same_sizes(lists)
-        and not any(map(_is_lazy, gradients))
+        and not _is_lazy(gradients)
     ):
         return None
     return refusal_of_rows("native", "cpu", lists)
@@ -90,19 +90,17 @@ def _same_sizes(lists: Sequence[Sequence[Tensor | None]]) -> bool:
     """Whether tensors that stand side by side have as many elements; None has any number."""
     first = [t.numel() for t in lists[0] if t is not None]
     for tensors in lists[1:]:
-        try:
-            sizes = list(map(Tensor.numel, tensors))  # type: ignore[arg-type]
-        except TypeError:
-            pairs = zip(tensors, first, strict=True)
-            sizes = [n if t is None else t.numel() for t, n in pairs]
-        if sizes != first:
+        pairs = zip(tensors, first, strict=True)
+        if [n if t is None else t.numel() for t, n in pairs] != first:
             return False
     return True
 
 
-def _is_lazy(t: Tensor | None) -> bool:
-    """Whether a tensor stands for a negation, or for zeros, that nobody has computed."""
-    return t is not None and (t.is_neg() or t._is_zerotensor())
+def _is_lazy(gradients: Sequence[Tensor]) -> bool:
+    """Whether one stands for a negation or for zeros that nobody has computed: a compiled step has none."""
+    if torch.compiler.is_compiling():
+        return False
+    return any(map(Tensor.is_neg, gradients)) or any(map(Tensor._is_zerotensor, gradients))
 
 
 def refusal_of_rows(
@@ -134,7 +132,7 @@ def _refusal_of_one(kernels: str, device: str, tensors: Sequence[Tensor]) -> str
         if t.shape != first.shape:
             found, expected = tuple(t.shape), tuple(first.shape)
             return f"a gradient or state has shape {found} where its parameter has {expected}"
-        if t.is_neg() or t._is_zerotensor():
+        if _is_lazy([t]):
             return "a gradient is a lazy negation or zero, which has no memory of its own"
     alike = all(t.is_contiguous() for t in tensors) or all(
         t.stride() == first.stride() and _dense(t) for t in tensors
@@ -300,7 +298,7 @@ def adam(
 ) -> tuple[Sequence[Tensor | None], ...]:
     """One step of Adam on f(gradient), in place, as :func:`gaf.optim.rules.adam`; ``params`` as in :func:`sgd`."""
     if ws:
-        there = () if tops[0] is None else tops
+        there = [top for top in tops if top is not None]
         lists: Lists = (ws, gs, ms, vs, there)  # type: ignore[assignment]
         flags = (function, decoupled_weight_decay, maximize)
         numbers = (*for_all(params), lr, *betas, eps, weight_decay)

@@ -160,8 +160,8 @@ def _means(
     columns: Sequence[Sequence[Tensor | None]],
 ) -> tuple[Sampler, Callable[[Tensor, float], Tensor]]:
     """How to sample and to find quantiles: by the native kernels where they serve the tensors."""
-    refused = native.refusal(Auto.function, params, grads, *columns)
-    if not torch.compiler.is_compiling() and refused is None:
+    lists = (params, grads, *columns)
+    if not torch.compiler.is_compiling() and native.refusal(Auto.function, *lists) is None:
         return _sampled_in_memory, native.quantiles
     return _sampled, _quantile
 

@@ -327,8 +327,7 @@ def implementation(rule: Rule, group: Group, acting: Acting, *lists: Column) -> 
         if reason is None:
             return "native"
         if fused:
-            reason = "a fused step is not differentiable"
-            if not group["differentiable"]:
+            if not (group["differentiable"] or torch.compiler.is_compiling()):
                 reason = compiled.refusal(*lists)
             if reason is not None:
                 raise RuntimeError(
@@ -370,10 +369,11 @@ def _refusal(rule: Rule, group: Group, acting: Acting, *lists: Column) -> str | 
         return f"{rule.name} has no native kernel"
     if group["differentiable"]:
         return "a fused step is not differentiable"
-    if group.get("capturable"):
+    if torch.compiler.is_compiling():
+        if not group["fused"]:
+            return "torch.compile fuses the step by itself"
+    elif group.get("capturable"):  # torch.compile sets it by itself
         return "the native kernels cannot be captured in a CUDA graph"
-    if torch.compiler.is_compiling() and not group["fused"]:
-        return "torch.compile fuses the step by itself"
     return native.refusal(acting.function, *lists, params=acting.params)
 
 

@@ -61,7 +61,7 @@ class Acting:
     formula: Callable[..., Tensor]
     params: tuple[float, ...]
 
-    @functools.cached_property
+    @property
     def adaptive(self) -> bool:
         """Whether the values are each tensor's own."""
         return isinstance(self.activation, Adaptive)
