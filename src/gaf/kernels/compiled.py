@@ -2,8 +2,8 @@
 
 What ``fused=True`` asks for where there is no native kernel: on GPUs, and for functions of a user's own. A
 rule is compiled once for each dtype, for tensors of any size, and not again when the learning rate or the
-function's values change. Multiplications and additions may be contracted (FMA), so that results differ from the
-reference by a rounding or two.
+function's values change. Multiplications and additions may be contracted (FMA), so that results differ from
+the reference by a rounding or two.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Column = Sequence[Tensor | None]
 
 def refusal(*lists: Column) -> str | None:
     """Why a compiled rule cannot serve these tensors (parallel lists), or None if it can."""
-    devices = {local_shard(t).device.type for t in lists[0] if t is not None}
+    devices = sorted({local_shard(t).device.type for t in lists[0] if t is not None})
     if "meta" in devices:
         return "tensors on the meta device have no memory"
     if len(devices) > 1:
-        return f"its parameters are on several kinds of devices ({', '.join(sorted(devices))})"
-    return refusal_of_rows("compiled", *devices, lists) if devices else None
+        return f"its parameters are on several kinds of devices ({', '.join(devices)})"
+    return refusal_of_rows("compiled", devices[0], lists) if devices else None
 
 
 def step(
@@ -44,7 +44,7 @@ def step(
     *,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
-) -> list[Column]:
+) -> list[list[Tensor | None]]:
     """One step of a rule of :mod:`gaf.optim.rules` on each tensor; returns the states to carry on.
 
     Args:
@@ -120,7 +120,9 @@ def _compiled(
             g = wide * scale["grad_scale"].double().reciprocal().float()
         new_w = w.clone()
         copies = [None if t is None else t.clone() for t in row]
-        new = rule(new_w, g, *copies, lambda x: formula(torch, x, *values), **numbers, **dict(flags))
+        new = rule(
+            new_w, g, *copies, lambda x: formula(torch, x, *values), **numbers, **dict(flags)
+        )
         for old, result in zip((w, *row), (new_w, *new), strict=True):
             if old is not None:
                 if scale["found_inf"] is not None:

@@ -1,7 +1,8 @@
 """A rule over a list of tensors: few launches, one intermediate list.
 
 :class:`TensorList` has the methods of a tensor that the rules of :mod:`gaf.optim.rules` use; each is one
-``torch._foreach`` call over the list. So a rule is written once, for one tensor, and the two agree to the bit.
+``torch._foreach`` call over the list. So a rule is written once, for one tensor, and the two agree to the
+bit.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -66,41 +66,33 @@ def refusal(
             return f"the native kernels take alpha and beta from {RANGE[0]} to {RANGE[1]}"
     if not lists[0]:
         return None
-    there = list(itertools.chain(*lists))
-    if type(None) in set(map(type, there)):
-        there = [t for t in there if t is not None]
-    dtypes = {t.dtype for t in there}
-    gradients = [t for t in lists[1 if len(lists) > 1 else 0] if t is not None]
+    sizes = list(map(Tensor.numel, lists[0]))  # type: ignore[arg-type]
+    present: list[Sequence[Tensor]] = [lists[0]]  # type: ignore[list-item]
+    for column in lists[1:]:
+        there, expected = column, sizes
+        if type(None) in set(map(type, column)):
+            indices = [i for i, t in enumerate(column) if t is not None]
+            there, expected = [column[i] for i in indices], [sizes[i] for i in indices]
+        if list(map(Tensor.numel, there)) != expected:  # type: ignore[arg-type]
+            return refusal_of_rows("native", "cpu", lists)
+        present.append(there)  # type: ignore[arg-type]
+    tensors = list(itertools.chain(*present))
+    dtypes = {t.dtype for t in tensors}
+    # A gradient may stand for a negation or for zeros that nobody has computed; not in a compiled step.
+    lazy = () if torch.compiler.is_compiling() else present[:2][-1]
     if (
-        _PLAIN.issuperset(map(type, there))
+        _PLAIN.issuperset(map(type, tensors))
         # The layout is asked of the parameters alone: sparse gradients are not contiguous.
-        and {t.layout for t in lists[0] if t is not None} == {torch.strided}
-        and {t.is_cpu for t in there} == {True}
-        and all(map(Tensor.is_contiguous, there))
+        and {t.layout for t in present[0]} == {torch.strided}
+        and {t.is_cpu for t in tensors} == {True}
+        and all(map(Tensor.is_contiguous, tensors))
         and len(dtypes) == 1
         and dtypes.issubset(TYPES)
-        and _same_sizes(lists)
-        and not _is_lazy(gradients)
+        and not any(map(Tensor.is_neg, lazy))
+        and not any(map(Tensor._is_zerotensor, lazy))
     ):
         return None
     return refusal_of_rows("native", "cpu", lists)
-
-
-def _same_sizes(lists: Sequence[Sequence[Tensor | None]]) -> bool:
-    """Whether tensors that stand side by side have as many elements; None has any number."""
-    first = [t.numel() for t in lists[0] if t is not None]
-    for tensors in lists[1:]:
-        pairs = zip(tensors, first, strict=True)
-        if [n if t is None else t.numel() for t, n in pairs] != first:
-            return False
-    return True
-
-
-def _is_lazy(gradients: Sequence[Tensor]) -> bool:
-    """Whether one stands for a negation or for zeros that nobody has computed: a compiled step has none."""
-    if torch.compiler.is_compiling():
-        return False
-    return any(map(Tensor.is_neg, gradients)) or any(map(Tensor._is_zerotensor, gradients))
 
 
 def refusal_of_rows(
@@ -132,7 +124,7 @@ def _refusal_of_one(kernels: str, device: str, tensors: Sequence[Tensor]) -> str
         if t.shape != first.shape:
             found, expected = tuple(t.shape), tuple(first.shape)
             return f"a gradient or state has shape {found} where its parameter has {expected}"
-        if _is_lazy([t]):
+        if not torch.compiler.is_compiling() and (t.is_neg() or t._is_zerotensor()):
             return "a gradient is a lazy negation or zero, which has no memory of its own"
     alike = all(t.is_contiguous() for t in tensors) or all(
         t.stride() == first.stride() and _dense(t) for t in tensors
@@ -200,16 +192,18 @@ def sgd(
     else:
         velocities = vs  # type: ignore[assignment]
     if ws:
-        numbers = (*for_all(params), lr, weight_decay, momentum, 1 - dampening)
+        factors = params if isinstance(params, Tensor) else None
+        known = (1.0, 1.0) if isinstance(params, Tensor) else params  # nobody reads those of each
+        numbers = (*known, lr, weight_decay, momentum, 1 - dampening)
         flags = (function, placement, nesterov, maximize)
         lists = (ws, gs, velocities)
         if torch.compiler.is_compiling():
             local = map(_local, lists)
-            scale = (grad_scale, found_inf, for_each(params))
+            scale = (grad_scale, found_inf, factors)
             torch.ops.gaf.sgd_(*local, fresh, *flags, _numbers(numbers), *scale)
         else:
-            rows = _rows(params)
-            _sgd(lists, fresh, *flags, *map(float, numbers), rows, grad_scale, found_inf)
+            rows = [] if factors is None else factors.tolist()
+            _sgd(lists, fresh, flags, map(float, numbers), rows, grad_scale, found_inf)
             torch.autograd.graph.increment_version([*ws, *velocities])
     return (velocities or vs,)
 
@@ -230,28 +224,23 @@ def _sgd_operator(
     factors: Tensor | None,
 ) -> None:
     flags = (function, placement, nesterov, maximize)
-    _sgd((ws, gs, vs), fresh, *flags, *numbers.tolist(), _rows(factors), grad_scale, found_inf)
+    rows = [] if factors is None else factors.tolist()
+    _sgd((ws, gs, vs), fresh, flags, numbers.tolist(), rows, grad_scale, found_inf)
 
 
 def _sgd(
     lists: Lists,
     fresh: list[bool],
-    function: str,
-    placement: str,
-    nesterov: bool,
-    maximize: bool,
-    alpha: float,
-    beta: float,
-    lr: float,
-    weight_decay: float,
-    momentum: float,
-    gain: float,
+    flags: tuple[str, str, bool, bool],
+    numbers: Iterable[float],
     rows: list[list[float]],
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
 ) -> None:
     if found_inf is not None and found_inf.item():
         return
+    function, placement, nesterov, maximize = flags
+    alpha, beta, lr, weight_decay, momentum, gain = numbers
     inner, outer = (-lr, 1.0) if placement == "update" else (1.0, -lr)
     sign = -1.0 if maximize else 1.0
     first = placement == "gradient"
@@ -296,19 +285,24 @@ def adam(
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
 ) -> tuple[Sequence[Tensor | None], ...]:
-    """One step of Adam on f(gradient), in place, as :func:`gaf.optim.rules.adam`; ``params`` as in :func:`sgd`."""
+    """One step of each tensor of ``ws`` in place, as :func:`gaf.optim.rules.adam`; returns the moments.
+
+    ``params`` as in :func:`sgd`.
+    """
     if ws:
         there = [top for top in tops if top is not None]
         lists: Lists = (ws, gs, ms, vs, there)  # type: ignore[assignment]
         flags = (function, decoupled_weight_decay, maximize)
-        numbers = (*for_all(params), lr, *betas, eps, weight_decay)
+        factors = params if isinstance(params, Tensor) else None
+        known = (1.0, 1.0) if isinstance(params, Tensor) else params
+        numbers = (*known, lr, *betas, eps, weight_decay)
         if torch.compiler.is_compiling():
             local = map(_local, lists)
-            scale = (grad_scale, found_inf, for_each(params))
+            scale = (grad_scale, found_inf, factors)
             torch.ops.gaf.adam_(*local, list(steps), *flags, _numbers(numbers), *scale)
         else:
-            rows = _rows(params)
-            _adam(lists, steps, *flags, *map(float, numbers), rows, grad_scale, found_inf)
+            rows = [] if factors is None else factors.tolist()
+            _adam(lists, steps, flags, map(float, numbers), rows, grad_scale, found_inf)
             torch.autograd.graph.increment_version([*ws, *ms, *vs, *there, *steps])
     return ms, vs, tops
 
@@ -331,28 +325,23 @@ def _adam_operator(
 ) -> None:
     lists = (ws, gs, ms, vs, tops)
     flags = (function, decoupled, maximize)
-    _adam(lists, steps, *flags, *numbers.tolist(), _rows(factors), grad_scale, found_inf)
+    rows = [] if factors is None else factors.tolist()
+    _adam(lists, steps, flags, numbers.tolist(), rows, grad_scale, found_inf)
 
 
 def _adam(
     lists: Lists,
     steps: Sequence[Tensor],
-    function: str,
-    decoupled: bool,
-    maximize: bool,
-    alpha: float,
-    beta: float,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    weight_decay: float,
+    flags: tuple[str, bool, bool],
+    numbers: Iterable[float],
     rows: list[list[float]],
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
 ) -> None:
     if found_inf is not None and found_inf.item():
         return
+    function, decoupled, maximize = flags
+    alpha, beta, lr, beta1, beta2, eps, weight_decay = numbers
     sign = -1.0 if maximize else 1.0
     scale = 1.0
     if grad_scale is not None:
@@ -508,20 +497,6 @@ def _numbers(values: Sequence[float | Tensor]) -> Tensor:
     return torch.stack([(one * value).reshape(()) for value in values])
 
 
-def for_all(params: tuple[float | Tensor, ...] | Tensor) -> tuple[float | Tensor, ...]:
-    """The function's parameters if they are those of all tensors, else numbers that nobody reads."""
-    return (1.0, 1.0) if isinstance(params, Tensor) else params
-
-
-def for_each(params: tuple[float | Tensor, ...] | Tensor) -> Tensor | None:
-    """The rows of parameters if each tensor has its own."""
-    return params if isinstance(params, Tensor) else None
-
-
-def _rows(params: tuple[float | Tensor, ...] | Tensor | None) -> list[list[float]]:
-    return params.tolist() if isinstance(params, Tensor) else []
-
-
 def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
     if _PLAIN.issuperset(map(type, tensors)):
         return list(tensors)
@@ -531,7 +506,7 @@ def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
 def _batches(
     lists: Lists, *extras: Sequence[Any]
 ) -> list[tuple[int, list[int], list[list[int] | None], list[Sequence[Any]]]]:
-    """Parallel lists by the type of the tensors in the first: sizes, addresses, and what else stands beside them.
+    """Parallel lists by the type of the tensors in the first: sizes, addresses, and what else goes with them.
 
     Lists that are empty stay so. A gradient that shares memory with its parameter is refused before anything
     is written, since a loop would read what it has just written. Tensors of different parameters may share

@@ -8,7 +8,7 @@ hook is made part of the optimizer's pickled state, since torch drops hooks on c
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
@@ -18,6 +18,7 @@ from gaf.functions import Activation, Adaptive, as_activation
 from gaf.functions.lift import refuse_partial
 from gaf.optim import _torch, adapt, settings
 from gaf.optim.base import ActivatedOptimizer, unscaled
+from gaf.optim.description import Rule, check_placement
 from gaf.optim.grad import write_grad
 
 O = TypeVar("O", bound=torch.optim.Optimizer)  # noqa: E741
@@ -92,20 +93,21 @@ def unhook(optimizer: torch.optim.Optimizer) -> None:
     _forget_step(optimizer)
 
 
-class _AnyRule:
-    """What :func:`activate` offers of any optimizer: f on the gradient."""
-
-    placements = ("gradient",)
-
-    @staticmethod
-    def place(group: Mapping[str, Any], placement: str | None) -> str:
-        return placement or "gradient"
+# What is offered of any optimizer: f on the gradient.
+_ANY = Rule(
+    name="any",
+    arguments=(),
+    placements=("gradient",),
+    usual_placement=lambda group: "gradient",
+    control=lambda group, placement: {},
+    refusal=lambda group, placement: None,
+)
 
 
 def _own(group: settings.Group, optimizer: torch.optim.Optimizer) -> Activation | None:
     """The activation that a group asks for."""
-    placement = settings.check_placement(group.get("placement"))
-    if placement not in (None, *_AnyRule.placements):
+    placement = check_placement(group.get("placement"))
+    if placement not in (None, *_ANY.placements):
         raise GafError(
             f'a group asks for placement {placement!r}, and {type(optimizer).__name__} takes "gradient" '
             "only: for the others use gaf.SGD"
@@ -241,7 +243,7 @@ def _activated_closure(
 
 @torch.no_grad()
 def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
-    actings = [settings.resolve(group, _AnyRule) for group in optimizer.param_groups]
+    actings = [settings.resolve(group, _ANY) for group in optimizer.param_groups]
     for group, acting in zip(optimizer.param_groups, actings, strict=True):
         if acting is not None:  # all of them before any is activated
             refuse_partial([p.grad for p in group["params"]])

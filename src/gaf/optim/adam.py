@@ -11,7 +11,8 @@ from torch.optim.adam import adam as torch_adam
 from torch.optim.optimizer import ParamsT
 
 from gaf.functions import Activation
-from gaf.optim.base import ActivatedOptimizer, Column, Rule
+from gaf.optim.base import ActivatedOptimizer, Column
+from gaf.optim.description import Rule
 from gaf.optim.settings import Acting, Group
 
 
@@ -49,9 +50,7 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
 
     rule = Rule(
         name="adam",
-        arguments=(
-            *("lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize"),
-        ),
+        arguments=(*("lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize"),),
         placements=("gradient",),
         usual_placement=lambda group: "gradient",
         control=_control,

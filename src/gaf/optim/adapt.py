@@ -34,14 +34,14 @@ Group = dict[str, Any]
 
 @torch.no_grad()
 def adapt(
-    auto: Auto,
+    auto: Any,
     group: Group,
     params: Sequence[Tensor],
     grads: Sequence[Tensor],
     columns: Sequence[Sequence[Tensor | None]],
     states: Sequence[Tensor | None],
     *,
-    reference: Callable[..., Any] | None = None,
+    reference: Any = None,
     hyper: dict[str, Any] | None = None,
     scale: Tensor | None = None,
     skipped: Tensor | None = None,
@@ -151,7 +151,7 @@ def _numbers(t: Tensor, like: Tensor) -> Tensor:
     return real_view(t).reshape(-1)
 
 
-Sampler = Callable[[Sequence[Tensor], Sequence[Tensor]], Tensor]
+Sampler = Callable[[Sequence[Any], Sequence[Tensor]], Tensor]
 
 
 def _means(
@@ -192,7 +192,7 @@ def _seen_by_f(
     hyper: dict[str, Any],
     sampled: Sampler,
 ) -> Tensor:
-    """What f sees, by the reference rule on the sampled elements; tensors whose states exist alike at once."""
+    """What f sees, by the reference rule on the sampled elements."""
     w = sampled(params, params)
     seen: list[Tensor] = []
 
@@ -205,7 +205,9 @@ def _seen_by_f(
         parts.setdefault(tuple(column[i] is None for column in columns), []).append(i)
     if len(parts) == 1:
         (absent,) = parts
-        rows = [None if none else sampled(c, params) for c, none in zip(columns, absent, strict=True)]
+        rows = [
+            None if none else sampled(c, params) for c, none in zip(columns, absent, strict=True)
+        ]
         reference(w, g, *rows, tap, **hyper)
         return seen[0]
     x = torch.empty_like(g)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -13,69 +12,12 @@ from gaf.common.errors import GafError
 from gaf.functions import Activation, Adaptive, as_activation
 from gaf.functions.lift import refuse_partial
 from gaf.kernels import compiled, foreach, native
-from gaf.optim import _torch, adapt, rules, settings
+from gaf.optim import _torch, adapt, settings
+from gaf.optim.description import Rule, check_placement
 from gaf.optim.monitor import Monitor
 from gaf.optim.settings import Acting, Group
 
 Column = Sequence[Tensor | None]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What is particular to a rule, as data: read by optimizers, configs, comparisons and docs.
-
-    Args:
-        name: of the reference in :mod:`gaf.optim.rules`, and of its loop in :mod:`gaf.kernels.native`.
-        arguments: of a group, which the reference takes.
-        placements: where f may act.
-        usual_placement: the one for a group, where none is asked for.
-        control: the powers of f's slope by which a group's arguments are multiplied in the matched control,
-            the same rule with f replaced by its slope; for a group and a placement.
-        refusal: why a group cannot have a placement, or None.
-        counts: whether the reference takes the number of the step.
-        native: whether :mod:`gaf.kernels.native` has a loop for it.
-    """
-
-    name: str
-    arguments: tuple[str, ...]
-    placements: tuple[str, ...]
-    usual_placement: Callable[[Mapping[str, Any]], str]
-    control: Callable[[Mapping[str, Any], str], dict[str, int]]
-    refusal: Callable[[Mapping[str, Any], str], str | None]
-    counts: bool = False
-    native: bool = False
-
-    @property
-    def reference(self) -> Callable[..., tuple[Tensor | None, ...]]:
-        """The rule on one tensor."""
-        return getattr(rules, self.name)
-
-    def place(self, group: Mapping[str, Any], placement: str | None) -> str:
-        """The placement in force where ``placement`` is asked for, None being the usual one."""
-        if placement is None:
-            return self.usual_placement(group)
-        reason = self.refusal(group, settings.check_placement(placement) or placement)
-        if reason is not None:
-            raise GafError(reason)
-        return placement
-
-    def meaning(self, group: Mapping[str, Any], placement: str) -> str:
-        """What a pure rescaling by ``{slope}`` would amount to, in words.
-
-        Example:
-            >>> import gaf
-            >>> gaf.SGD.rule.meaning({"weight_decay": 0.1}, "gradient")
-            'a learning rate times {slope} and a weight decay divided by {slope}'
-        """
-        powers = self.control(group, placement)
-        sides = [
-            (" and ".join(_WORDS[key] for key, power in powers.items() if power == sign), how)
-            for sign, how in ((1, "times {slope}"), (-1, "divided by {slope}"))
-        ]
-        return " and ".join(f"{names} {how}" for names, how in sides if names)
-
-
-_WORDS = {"lr": "a learning rate", "weight_decay": "a weight decay", "eps": "an eps"}
 
 
 class ActivatedOptimizer(torch.optim.Optimizer):
@@ -87,7 +29,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
 
     def _begin(self, activation: Activation | str | None, placement: str | None) -> None:
         """Keep the constructor's setting for the groups that torch's constructor will add."""
-        self._setting = (as_activation(activation), settings.check_placement(placement))
+        self._setting = (as_activation(activation), check_placement(placement))
 
     def _step_without(self, group: Group) -> None:
         """The step of a group that has no activation: torch's own."""
@@ -223,7 +165,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
                 activation = settings.activation_of(group)
                 placement = group["gaf_placement"]
             activation = as_activation(group.pop("activation", activation))
-            placement = settings.check_placement(group.pop("placement", placement))
+            placement = check_placement(group.pop("placement", placement))
             whole = {**self.defaults, **group}
             if isinstance(activation, Adaptive):
                 activation = activation.bound_to(whole)
@@ -323,7 +265,16 @@ def implementation(rule: Rule, group: Group, acting: Acting, *lists: Column) -> 
     """
     fused, foreach_asked = group["fused"], group["foreach"]
     if fused or (fused is None and foreach_asked is None):
-        reason = _refusal(rule, group, acting, *lists)
+        reason = None
+        if not rule.native:
+            reason = f"{rule.name} has no native kernel"
+        elif group["differentiable"]:
+            reason = "a fused step is not differentiable"
+        elif torch.compiler.is_compiling():
+            reason = None if fused else "torch.compile fuses the step by itself"
+        elif group.get("capturable"):  # torch.compile sets it by itself
+            reason = "the native kernels cannot be captured in a CUDA graph"
+        reason = reason or native.refusal(acting.function, *lists, params=acting.params)
         if reason is None:
             return "native"
         if fused:
@@ -361,20 +312,6 @@ def check_fused(rule: Rule, group: Group) -> None:
             raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
         params = [p for p in group["params"] if not p.is_meta]
         implementation(rule, group, acting, params, [None] * len(params))
-
-
-def _refusal(rule: Rule, group: Group, acting: Acting, *lists: Column) -> str | None:
-    """Why the native kernels do not serve a group."""
-    if not rule.native:
-        return f"{rule.name} has no native kernel"
-    if group["differentiable"]:
-        return "a fused step is not differentiable"
-    if torch.compiler.is_compiling():
-        if not group["fused"]:
-            return "torch.compile fuses the step by itself"
-    elif group.get("capturable"):  # torch.compile sets it by itself
-        return "the native kernels cannot be captured in a CUDA graph"
-    return native.refusal(acting.function, *lists, params=acting.params)
 
 
 def _counted(counters: list[Tensor], group: Group) -> list[Any]:
@@ -421,7 +358,8 @@ def seen_by_f(
 
     for i, (w, g) in enumerate(zip(ws, gs, strict=True)):
         numbers = hyper if counts is None else {**hyper, "step": counts[i]}
-        copies = [None if column[i] is None else column[i].clone() for column in states]
+        row = [column[i] for column in states]
+        copies = [None if t is None else t.clone() for t in row]
         rule(w.detach().clone(), g, *copies, tap, **numbers)
         yield seen.pop()
 

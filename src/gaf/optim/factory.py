@@ -13,10 +13,10 @@ from torch.optim.optimizer import ParamsT
 
 from gaf.common.errors import GafError
 from gaf.functions import Activation, as_activation
-from gaf.optim import settings
 from gaf.optim.activate import OWN, activate_groups
 from gaf.optim.adam import Adam, AdamW
 from gaf.optim.base import ActivatedOptimizer
+from gaf.optim.description import check_placement
 from gaf.optim.lion import Lion
 from gaf.optim.sgd import SGD
 
@@ -93,7 +93,7 @@ def read_name(name: str) -> tuple[str, Activation | None, str | None]:
         raise GafError(
             f"{name!r} names a placement and no function: write 'sgd+arctan@{placement}'"
         )
-    return match["optimizer"].lower(), f, settings.check_placement(placement)
+    return match["optimizer"].lower(), f, check_placement(placement)
 
 
 def _of_torch(name: str) -> type[torch.optim.Optimizer]:

@@ -11,7 +11,8 @@ from torch.optim.optimizer import ParamsT
 
 from gaf.common.errors import GafError
 from gaf.functions import Activation
-from gaf.optim.base import ActivatedOptimizer, Column, Rule
+from gaf.optim.base import ActivatedOptimizer, Column
+from gaf.optim.description import Rule
 from gaf.optim.settings import Acting, Group
 
 
@@ -107,8 +108,6 @@ class Lion(ActivatedOptimizer, torch.optim.Optimizer):
             if p.grad.is_sparse:
                 raise RuntimeError("Lion does not support sparse gradients")
             if "exp_avg" not in self.state[p]:
-                self.state[p]["exp_avg"] = torch.zeros_like(
-                    p, memory_format=torch.preserve_format
-                )
+                self.state[p]["exp_avg"] = torch.zeros_like(p, memory_format=torch.preserve_format)
         means = [self.state[p]["exp_avg"] for p in params]
         return params, [p.grad for p in params], {"exp_avg": means}, []

@@ -33,7 +33,7 @@ from gaf.functions.lift import real_view
 PLACEMENTS = ("gradient", "momentum", "update")
 
 Function = Callable[[Tensor], Tensor]
-Number = float | Tensor
+Number = Any  # a float, or a tensor of one element
 
 
 def _on_wide_reals(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,10 +95,7 @@ def sgd(
 
     u = d
     if not _is_zero(momentum):
-        if v is None:
-            v = d.clone()
-        else:
-            v = _added(_scaled(v, momentum), d, 1 - dampening)
+        v = d.clone() if v is None else _added(_scaled(v, momentum), d, 1 - dampening)
         u = _plus(d, v, momentum) if nesterov else v
     del d  # in a list its memory is free for f(u)
 
@@ -132,16 +129,8 @@ def adam(
     On ``gradient`` Adam of f(gradient), with an L2 decay added after f, as the paper has it:
     :math:`w \leftarrow w - \eta\,\hat m / (\sqrt{\hat v} + \epsilon)`.
 
-    Args:
-        w: the weights.
-        g: their gradient.
-        m: the running mean of what Adam sees.
-        v: the running mean of its square.
-        top: the largest v so far for amsgrad, else None.
-        f: the function.
-        placement: where it acts.
-        step: the number of this step, from 1.
-        lr, betas, eps, weight_decay, decoupled_weight_decay, maximize: as in :class:`torch.optim.Adam`.
+    ``m`` and ``v`` are the running means of what Adam sees and of its square, ``top`` is the largest v so far
+    for amsgrad, else None, and ``step`` is the number of this step, from 1.
     """
     d = -g if maximize else g
     if placement == "gradient":

@@ -7,12 +7,11 @@ floats) and ``gaf_placement``. Plain values can be scheduled, saved, and loaded 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +19,7 @@ from torch import Tensor
 from gaf.common.errors import GafError
 from gaf.functions import Activation, Adaptive, as_activation, function_type
 from gaf.functions.lift import elementwise
-from gaf.optim.rules import PLACEMENTS
+from gaf.optim.description import Rule, check_placement
 
 Group = dict[str, Any]
 
@@ -36,41 +35,22 @@ VELOCITY = {
 }
 
 
-class Placing(Protocol):
-    """What a rule says about placements: :class:`gaf.optim.base.Rule`."""
-
-    placements: tuple[str, ...]
-
-    def place(self, group: Mapping[str, Any], placement: str | None) -> str:
-        """The placement in force where ``placement`` is asked for, None being the usual one."""
-        ...
-
-
 @dataclass(frozen=True)
 class Acting:
     """What acts in one group in one step: its keys, read once.
 
     ``function`` and ``params`` are what a kernel computes. An activation that adapts has no ``params`` here:
-    they come with the step, as ``factors``, a row for each tensor. ``activation`` is None for a formula that a
-    rule has by itself.
+    they come with the step, as ``factors``, a row for each tensor. ``activation`` is None for a formula that
+    a rule has by itself. What was set by hand is not ``complete``: something is to be read off the group.
     """
 
-    activation: Activation | None
+    activation: Any
     placement: str
     function: str
     formula: Callable[..., Tensor]
     params: tuple[float, ...]
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether the values are each tensor's own."""
-        return isinstance(self.activation, Adaptive)
-
-    @property
-    def complete(self) -> bool:
-        """Whether a constructor has written it, and nothing is left to be read off the group."""
-        f = self.activation
-        return self.placement is not None and (not isinstance(f, Adaptive) or f.is_bound)
+    adaptive: bool = False
+    complete: bool = True
 
     def formulas(self, count: int, factors: Tensor | None) -> list[Callable[[Tensor], Tensor]]:
         """f of each of ``count`` tensors."""
@@ -134,17 +114,22 @@ def activation_of(group: Group) -> Activation | None:
     return None if acting is None else acting.activation
 
 
-def resolve(group: Group, rule: Placing) -> Acting | None:
+def resolve(group: Group, rule: Rule) -> Acting | None:
     """What acts in a group, or None.
 
     What was set by hand is checked, and completed as a constructor does it: an adaptive activation by what it
     reads off the group, a function without a placement by the rule's usual one.
     """
-    acting = _read("a parameter group's", group)
+    try:  # most steps read what the step before has read
+        name, params, placement = map(group.get, KEYS)
+        acting = None if name is None else _acting_once(name, params, placement)
+    except (TypeError, ValueError):  # not hashable, or to be refused: by name below
+        acting = _read("a parameter group's", group)
     if acting is not None and not acting.complete:
         f = acting.activation
         if isinstance(f, Adaptive):
             f = f.bound_to(group)
+        assert f is not None
         store(group, f, placement_of(group, f, rule, group.get("gaf_placement")))
         acting = _read("a parameter group's", group)
     # ZeroRedundancyOptimizer copies the arguments it was made with into the groups before each step.
@@ -162,9 +147,7 @@ def resolve(group: Group, rule: Placing) -> Acting | None:
     return acting
 
 
-def placement_of(
-    group: Mapping[str, Any], f: Activation, rule: Placing, placement: str | None
-) -> str:
+def placement_of(group: Mapping[str, Any], f: Activation, rule: Rule, placement: str | None) -> str:
     """Where f acts in a group that asks for ``placement`` (None: the usual one)."""
     if placement is None and isinstance(f, Adaptive) and f.usual_placement in rule.placements:
         placement = f.usual_placement
@@ -176,9 +159,8 @@ def _read(whose: str, group: Group) -> Acting | None:
     name = group.get("gaf_function")
     if name is None:
         return None
-    make = _acting if torch.compiler.is_compiling() else _acting_once
     try:
-        return make(name, group.get("gaf_params"), group.get("gaf_placement"))
+        return _acting(name, group.get("gaf_params"), group.get("gaf_placement"))
     except (TypeError, ValueError) as error:
         raise _unreadable(whose, group, error) from None
 
@@ -188,7 +170,7 @@ def _unreadable(whose: str, group: Group, reason: object) -> GafError:
     return GafError(f"{whose} activation ({entries}) cannot be read: {reason}")
 
 
-def _acting(name: str, params: tuple[float, ...], placement: str | None) -> Acting:
+def _acting(name: Any, params: Any, placement: Any) -> Acting:
     if not isinstance(name, str):
         raise TypeError(f"gaf_function is a name or None, got {type(name).__name__}")
     if not isinstance(params, tuple | list):
@@ -198,20 +180,14 @@ def _acting(name: str, params: tuple[float, ...], placement: str | None) -> Acti
     if len(params) != len(names):
         raise GafError(f"{kind.name} takes ({', '.join(names)}), got {len(params)} values")
     f = kind(*params)
+    placed = placement is not None
     if isinstance(f, Adaptive):  # its factors are within the kernels' range by themselves
-        return Acting(f, placement, f.function, function_type(f.function).formula, ())
-    return Acting(f, placement, f.name, kind.formula, f.params)
+        formula = function_type(f.function).formula
+        return Acting(f, placement, f.function, formula, (), True, placed and f.is_bound)
+    return Acting(f, placement, f.name, kind.formula, f.params, False, placed)
 
 
-_acting_cached = functools.lru_cache(_acting)
-
-
-def _acting_once(name: str, params: tuple[float, ...], placement: str | None) -> Acting:
-    """Most steps read what the step before has read."""
-    try:
-        return _acting_cached(name, params, placement)
-    except TypeError:  # a list, or a value of a wrong type, which the other refuses by name
-        return _acting(name, params, placement)
+_acting_once = functools.lru_cache(_acting)
 
 
 def _says(given: Activation | str | None, group: Group, acting: Acting | None) -> bool:
@@ -220,15 +196,6 @@ def _says(given: Activation | str | None, group: Group, acting: Acting | None) -
     if isinstance(f, Adaptive) and acting is not None and acting.adaptive:
         f = f.bound_to(group)
     return f == (None if acting is None else acting.activation)
-
-
-def check_placement(placement: str | None) -> str | None:
-    """Refuse a placement that does not exist, naming the nearest."""
-    if placement is None or placement in PLACEMENTS:
-        return placement
-    near = difflib.get_close_matches(str(placement), PLACEMENTS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"it is one of {', '.join(PLACEMENTS)}"
-    raise GafError(f"unknown placement {placement!r}; {hint}")
 
 
 def adapt_checkpoint(groups: list[Group], state_dict: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from torch.optim.sgd import sgd as torch_sgd
 
 from gaf.functions import Activation
 from gaf.optim import rules
-from gaf.optim.base import ActivatedOptimizer, Column, Rule
+from gaf.optim.base import ActivatedOptimizer, Column
+from gaf.optim.description import Rule
 from gaf.optim.settings import VELOCITY, Acting, Group
 
 _ARGUMENTS = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")

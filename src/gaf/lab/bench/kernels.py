@@ -42,7 +42,9 @@ def table(found: dict[str, Any]) -> Group:
     if found["instruction_set"]:
         lines[0] += f" (in use: {found['instruction_set']})"
     lines.append(f"threads:        {found['threads']}")
-    lines.append(f"C++ compiler:   {found['compiler'] or 'none'} (for fused=True without a native kernel)")
+    lines.append(
+        f"C++ compiler:   {found['compiler'] or 'none'} (for fused=True without a native kernel)"
+    )
     by_dtype = Table(title="What serves a dense CPU tensor", title_justify="left")
     by_dtype.add_column("dtype")
     functions = sorted({f for each in found["served_by"].values() for f in each})

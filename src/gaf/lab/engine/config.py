@@ -27,8 +27,8 @@ import gaf
 from gaf.common.errors import GafError
 from gaf.common.files import check_texts, number, read_whole
 from gaf.common.texts import did_you_mean
+from gaf.functions import as_activation
 from gaf.lab.tasks.config import Config, Share, TaskConfig
-from gaf.functions import Adaptive, as_activation
 
 LARGEST = 3.4e38  # torch refuses to compute with a number that is no float32
 MOST = 2**31 - 1

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 import gaf
+from gaf.functions import as_activation
 from gaf.functions.registry import function_type
 from gaf.lab.engine.config import Config, OptimizerConfig, RunConfig, TaskConfig, read
-from gaf.functions import as_activation
 
 if TYPE_CHECKING:
     from gaf.lab.tasks import Task
