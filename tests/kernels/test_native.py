@@ -16,7 +16,8 @@ import gaf
 from gaf.kernels import native
 from gaf.lab.bench.memory import allocations
 from gaf.optim import rules
-from gaf.optim.select import implementation
+from gaf.optim.base import implementation
+from gaf.optim.settings import resolve
 from tests.pairs import pairs_first
 
 if not native.INSTRUCTION_SETS:
@@ -317,12 +318,17 @@ def test_a_first_step_that_is_skipped_leaves_no_state():
     assert "momentum_buffer" not in opt.state[w]
 
 
+def who_serves(group, *lists):
+    rule = gaf.SGD.rule
+    return implementation(rule, group, resolve(group, rule), *lists)
+
+
 class TestSelection:
     """Who serves a group."""
 
     def how(self, p, g=None, activation="arctan", **kwargs):
         opt = gaf.SGD([p], lr=0.1, activation=activation, **kwargs)
-        return implementation(opt.param_groups[0], [p], [torch.zeros_like(p) if g is None else g])
+        return who_serves(opt.param_groups[0], [p], [torch.zeros_like(p) if g is None else g])
 
     def test_by_default_native(self):
         assert self.how(torch.zeros(3)) == "native"
@@ -360,10 +366,10 @@ class TestSelection:
             a, b = torch.zeros(2), torch.zeros(2)
             groups = [{"params": a, "activation": "cubert"}, {"params": b, "activation": "tanh"}]
             opt = gaf.SGD(groups, lr=0.1)
-            found = [implementation(g, g["params"], g["params"]) for g in opt.param_groups]
-            assert found == ["single", "native"]
-            with pytest.raises(RuntimeError, match="cubert has no native kernel"):
-                gaf.SGD([a], lr=0.1, activation="cubert", fused=True)
+            servers = [who_serves(g, g["params"], g["params"]) for g in opt.param_groups]
+            assert servers == ["single", "native"]
+            opt = gaf.SGD([a], lr=0.1, activation="cubert", fused=True)
+            assert who_serves(opt.param_groups[0], [a], [a]) == "compiled"
         finally:
             gaf.functions.registry._REGISTRY.pop("cubert")
 
@@ -417,7 +423,7 @@ def test_compiled(backend):
 def test_the_reference_is_what_is_meant():
     """One number by hand: arctan on the velocity, as :mod:`gaf.optim.rules` says."""
     w, g = torch.tensor([1.0]), torch.tensor([0.05])
-    velocity = rules.sgd(w.clone(), g, None, gaf.Arctan(0.1, 20), **PLAIN)
+    (velocity,) = rules.sgd(w.clone(), g, None, gaf.Arctan(0.1, 20), **PLAIN)
     native.sgd([w], [g], [None], "arctan", (0.1, 20.0), **PLAIN)
     assert velocity == g
     assert w.item() == pytest.approx(1 - 0.1 * 0.1 * 0.7853981633974483, rel=1e-7)
@@ -446,7 +452,7 @@ def test_steps_of_adam_count_as_in_torch(dtype):
     ws, gs, ms, vs = ([torch.ones(3) for _ in counts] for _ in range(4))
     versions = [t._version for t in counts]
     hyper = {"lr": 0.1, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.0}
-    hyper |= {"decoupled_weight_decay": False, "maximize": False}
+    hyper |= {"decoupled_weight_decay": False, "maximize": False, "placement": "gradient"}
     native.adam(ws, gs, ms, vs, [], counts, "arctan", (0.1, 20.0), **hyper)
     assert [t.item() for t in counts] == [1, 8, 2**24 - 1]
     assert all(t._version > v for t, v in zip(counts, versions, strict=True))

@@ -111,14 +111,14 @@ def test_a_tensor_learning_rate():
 
 def test_a_different_last_bit_is_seen(monkeypatch):
     """A foreach rule that is off by an ulp fails the check."""
-    right = foreach.sgd
+    right = foreach.step
 
-    def off(ws, *args, **kwargs):
-        vs = right(ws, *args, **kwargs)
+    def off(rule, ws, *args, **kwargs):
+        states = right(rule, ws, *args, **kwargs)
         ws[0].copy_(torch.nextafter(ws[0], torch.tensor(9.0)))
-        return vs
+        return states
 
-    monkeypatch.setattr(foreach, "sgd", off)
+    monkeypatch.setattr(foreach, "step", off)
     kwargs = {"lr": 0.1, "momentum": 0.9, "activation": "arctan"}
     single = train(gaf.SGD, torch.float32, foreach=False, **kwargs)
     with pytest.raises(AssertionError):

@@ -8,7 +8,7 @@ integral, slope, bound and crossover come for free and may be overridden by clos
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from numbers import Real
@@ -185,6 +185,36 @@ class AlphaBeta(Activation):
     @property
     def slope(self) -> float:
         return self.alpha * self.beta
+
+
+class Adaptive(Activation):
+    """An activation with state: its values are set for each tensor while training.
+
+    It is given where an activation is given, to an optimizer. ``function`` is the registered function whose
+    parameters it sets, ``usual_placement`` where it acts if nothing else is asked for.
+    """
+
+    formula: ClassVar[Any] = None
+    function: ClassVar[str]
+    usual_placement: ClassVar[str]
+
+    def bound_to(self, group: Mapping[str, Any]) -> Adaptive:
+        """The same for a parameter group, with what is read off the group filled in."""
+        raise NotImplementedError
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether nothing is left to be read off a group."""
+        raise NotImplementedError
+
+    def facts(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Slope and bound of the function with one tensor's values, on their device."""
+        raise NotImplementedError
+
+    def _apply(self, formula: Callable[..., Any], g: T) -> T:
+        raise TypeError(
+            f"{type(self).__name__} has values of its own for each tensor and step: give it to an optimizer"
+        )
 
 
 # The ends of the range: where a product would underflow or overflow before a formula is taken.

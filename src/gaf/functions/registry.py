@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
 from gaf.common.errors import GafError
-from gaf.functions.base import Activation
+from gaf.functions.base import Activation, Adaptive
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -22,6 +22,7 @@ else:
 A = TypeVar("A", bound=type[Activation])
 
 _REGISTRY: dict[str, type[Activation]] = {}
+REGISTERED = [0]  # how often a function was: what is kept by a name is for as long as this stands
 
 
 @dataclass_transform(frozen_default=True)
@@ -46,7 +47,8 @@ def register(cls: A) -> A:
     """
     if not (isinstance(cls, type) and issubclass(cls, Activation)):
         raise TypeError(f"register a subclass of gaf.Activation, got {cls!r}")
-    if "formula" not in vars(cls) and getattr(cls, "formula", None) is None:
+    adapts = issubclass(cls, Adaptive)
+    if not adapts and "formula" not in vars(cls) and getattr(cls, "formula", None) is None:
         raise TypeError(f"{cls.__name__} has no formula(xp, g, *parameters)")
     name = cls.__name__.lower()
     known = _REGISTRY.get(name)
@@ -57,8 +59,10 @@ def register(cls: A) -> A:
     for field in fields(cls):
         if hasattr(Activation, field.name):
             raise TypeError(f"{cls.__name__}: a parameter cannot be called {field.name!r}")
-    _check_formula(cls)
+    if not adapts:
+        _check_formula(cls)
     _REGISTRY[name] = cls
+    REGISTERED[0] += 1
     return cls
 
 
@@ -75,13 +79,18 @@ def _check_formula(cls: type[Activation]) -> None:
 
 
 def names() -> tuple[str, ...]:
-    """The names of all registered functions, in the order of their registration."""
-    return tuple(_REGISTRY)
+    """The names of all registered functions of fixed values, in the order of their registration."""
+    return tuple(name for name, cls in _REGISTRY.items() if not issubclass(cls, Adaptive))
+
+
+def is_registered(name: str) -> bool:
+    """Whether a name, in any case of letters, names an activation."""
+    return name.lower() in _REGISTRY
 
 
 def function_type(name: str) -> type[Activation]:
     """The class registered under ``name``, in any case of letters."""
-    if name.lower() not in _REGISTRY:
+    if not is_registered(name):
         near = difflib.get_close_matches(name.lower(), _REGISTRY, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_REGISTRY)}"
         raise GafError(f"unknown gradient activation function {name!r}; {hint}")

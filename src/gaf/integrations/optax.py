@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.integrations.frameworks import check_formula, needs
-from gaf.optim.settings import as_function, check_placement, sgd_placement
+from gaf.optim.settings import as_function
+from gaf.optim.sgd import SGD
 
 with needs("jax"):
     import jax
@@ -89,12 +90,11 @@ def sgd(
     Example:
         >>> optimizer = sgd(optax.cosine_decay_schedule(0.1, 100), "arctan(0.1, 20)", momentum=0.9)
     """
-    placement = check_placement(placement)
     if momentum < 0:
         raise GafError(f"momentum must be at least 0, got {momentum}")
     if nesterov and not momentum > 0:
         raise GafError(f"nesterov=True needs a momentum above 0, got momentum={momentum}")
-    placement = sgd_placement(momentum, placement)
+    placement = SGD.rule.place({"momentum": momentum}, placement)
     f = activate(activation, **factors)
     decay = optax.add_decayed_weights(weight_decay) if weight_decay else optax.identity()
     velocity = optax.trace(momentum, nesterov) if momentum else optax.identity()

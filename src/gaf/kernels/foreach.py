@@ -1,125 +1,179 @@
-"""The SGD rule over a list of tensors: few launches, one intermediate list.
+"""A rule over a list of tensors: few launches, one intermediate list.
 
-Every operation is the one :func:`gaf.optim.rules.sgd` does, in the same order, so that the two agree
-to the bit. The tensors share a device and a dtype and are dense.
+:class:`TensorList` has the methods of a tensor that the rules of :mod:`gaf.optim.rules` use; each is one
+``torch._foreach`` call over the list. So a rule is written once, for one tensor, and the two agree to the
+bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from gaf.functions.lift import real_view
 
-def _in_float32(rule: Callable[..., list[Tensor | None]]) -> Callable[..., list[Tensor | None]]:
-    """Let a rule compute in float32 on half-precision tensors, and round once at the end."""
-
-    @wraps(rule)
-    def wide_rule(
-        ws: list[Tensor], gs: list[Tensor], vs: list[Tensor | None], fs: Any, **hyper: Any
-    ) -> list[Tensor | None]:
-        narrow = ws[0].dtype
-        wide = torch.promote_types(narrow, torch.float32)
-        if wide == narrow:
-            return rule(ws, gs, vs, fs, **hyper)
-        wide_ws, wide_gs = [w.to(wide) for w in ws], [g.to(wide) for g in gs]
-        wide_vs = rule(
-            wide_ws, wide_gs, [None if v is None else v.to(wide) for v in vs], fs, **hyper
-        )
-        torch._foreach_copy_(ws, wide_ws)
-        return [
-            wide_v if wide_v is None else wide_v.to(narrow) if v is None else v.copy_(wide_v)
-            for v, wide_v in zip(vs, wide_vs, strict=True)
-        ]
-
-    return wide_rule
+Number = float | Tensor
 
 
-@_in_float32
-def sgd(
-    ws: list[Tensor],
-    gs: list[Tensor],
-    vs: list[Tensor | None],
+class TensorList:
+    """Dense real tensors of one device and one dtype, behind the methods of one.
+
+    What an operation returns is a list of our own, ``spare``: the next operation on it writes into the same
+    memory. So an intermediate result is used once, and a rule needs one intermediate list. Copies are to be
+    kept, and never spare.
+
+    Args:
+        tensors: the tensors; those given are written to by methods in place only.
+        spare: whether they are free to be overwritten.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], spare: bool = False) -> None:
+        self.tensors = list(tensors)
+        self.spare = spare
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.tensors[0].dtype
+
+    def to(self, dtype: torch.dtype) -> TensorList:
+        return TensorList([t.to(dtype) for t in self.tensors])
+
+    def clone(self) -> TensorList:
+        return TensorList([t.clone() for t in self.tensors])
+
+    def copy_(self, other: TensorList) -> TensorList:
+        torch._foreach_copy_(self.tensors, other.tensors)
+        return self
+
+    def __neg__(self) -> TensorList:
+        return _made(torch._foreach_neg(self.tensors))
+
+    def mul(self, other: Number | TensorList) -> TensorList:
+        if self.spare:
+            return self.mul_(other)
+        if isinstance(other, float) and torch.compiler.is_compiling():
+            return _made([t * other for t in self.tensors])  # _foreach_mul compiles for each number
+        return _made(torch._foreach_mul(self.tensors, _operand(other)))
+
+    def mul_(self, other: Number | TensorList) -> TensorList:
+        if isinstance(other, float) and torch.compiler.is_compiling():
+            for t in self.tensors:
+                t.mul_(other)
+        else:
+            torch._foreach_mul_(self.tensors, _operand(other))
+        return self
+
+    def add(self, other: float | TensorList, *, alpha: float = 1) -> TensorList:
+        if self.spare:
+            return self.add_(other, alpha=alpha)
+        return _made(torch._foreach_add(self.tensors, _operand(other), **_by(alpha)))
+
+    def add_(self, other: float | TensorList, *, alpha: float = 1) -> TensorList:
+        torch._foreach_add_(self.tensors, _operand(other), **_by(alpha))
+        return self
+
+    def sub(self, other: TensorList) -> TensorList:
+        return _made(torch._foreach_sub(self.tensors, other.tensors))
+
+    def div(self, other: Number | TensorList) -> TensorList:
+        if not self.spare:
+            return _made(torch._foreach_div(self.tensors, _operand(other)))
+        torch._foreach_div_(self.tensors, _operand(other))
+        return self
+
+    def sqrt(self) -> TensorList:
+        return _made(torch._foreach_sqrt(self.tensors))
+
+    def maximum(self, other: TensorList) -> TensorList:
+        return _made(torch._foreach_maximum(self.tensors, other.tensors))
+
+    def lerp_(self, end: TensorList, weight: float) -> TensorList:
+        torch._foreach_lerp_(self.tensors, end.tensors, weight)
+        return self
+
+    def addcmul_(self, a: TensorList, b: TensorList, *, value: float) -> TensorList:
+        torch._foreach_addcmul_(self.tensors, a.tensors, b.tensors, value)
+        return self
+
+    def addcdiv_(self, a: TensorList, b: TensorList, *, value: float) -> TensorList:
+        torch._foreach_addcdiv_(self.tensors, a.tensors, b.tensors, value)
+        return self
+
+
+class FunctionList:
+    """f of each tensor of a list; a spare list gives up its tensors one by one."""
+
+    def __init__(self, functions: Sequence[Callable[[Tensor], Tensor]]) -> None:
+        self.functions = functions
+
+    def __call__(self, xs: TensorList) -> TensorList:
+        ys = xs.tensors if xs.spare else list(xs.tensors)
+        for i, f in enumerate(self.functions):
+            ys[i] = f(ys[i])
+        return TensorList(ys, spare=True)
+
+
+def step(
+    rule: Callable[..., tuple[Any, ...]],
+    ws: Sequence[Tensor],
+    gs: Sequence[Tensor],
+    states: Sequence[Sequence[Tensor | None]],
     fs: Sequence[Callable[[Tensor], Tensor]],
-    *,
-    placement: str,
-    lr: float | Tensor,
-    momentum: float,
-    dampening: float,
-    weight_decay: float | Tensor,
-    nesterov: bool,
-    maximize: bool,
-) -> list[Tensor | None]:
-    """One step of each tensor of ``ws`` in place, by its f; returns the velocities to carry on."""
-    ds, ours = gs, False  # ours: the list is our own, free to be overwritten
-    if maximize:
-        ds, ours = list(torch._foreach_neg(ds)), True
-    if placement == "gradient":
-        ds, ours = _activate(ds, fs, ours), True
-    if weight_decay != 0:
-        ds, ours = _add(ds, ws, weight_decay, ours), True
-    if placement == "update":
-        ds, ours = _scale(ds, -lr, ours), True
+    counts: Sequence[float] | None,
+    **hyper: Any,
+) -> list[list[Tensor | None]]:
+    """One step of a rule of :mod:`gaf.optim.rules` on all tensors; returns the states to carry on.
 
-    us = ds
-    if momentum != 0:
-        new_vs = _carry(vs, ds, momentum, 1 - dampening)
-        us, ours = (_add(ds, new_vs, momentum, ours), True) if nesterov else (new_vs, False)
-        vs = cast("list[Tensor | None]", new_vs)
-    del ds  # its memory is free for f(u)
+    Tensors of one device and dtype whose states exist alike are served at once.
 
-    if placement != "gradient":
-        us = _activate(us, fs, ours)
-    if placement == "update":
-        torch._foreach_add_(ws, us)
-    else:
-        _add(ws, us, -lr, True)
-    return vs
-
-
-def _activate(
-    xs: list[Tensor], fs: Sequence[Callable[[Tensor], Tensor]], ours: bool
-) -> list[Tensor]:
-    """f of each; a list of ours gives up its tensors one by one."""
-    ys = xs if ours else list(xs)
-    for i, f in enumerate(fs):
-        ys[i] = f(ys[i])
-    return ys
+    Args:
+        rule: the rule.
+        ws: the weights, which are written to.
+        gs: their gradients.
+        states: lists of their states, None for one that does not exist.
+        fs: each tensor's f.
+        counts: the number of the step of each tensor, for a rule that counts.
+        **hyper: the rule's numbers.
+    """
+    batches: dict[Any, list[int]] = {}
+    for i, w in enumerate(ws):
+        there = tuple(column[i] is None for column in states)
+        count = None if counts is None else counts[i]
+        batches.setdefault((w.device, w.dtype, there, count), []).append(i)
+    new: list[list[Tensor | None]] = [list(column) for column in states]
+    for (_, dtype, absent, count), indices in batches.items():
+        numbers = hyper if counts is None else {**hyper, "step": count}
+        carried = rule(
+            _reals(ws, indices),
+            _reals(gs, indices),
+            *(
+                None if none else _reals(column, indices)
+                for column, none in zip(states, absent, strict=True)
+            ),
+            FunctionList([fs[i] for i in indices]),
+            **numbers,
+        )
+        for column, none, tensors in zip(new, absent, carried, strict=True):
+            if none and tensors is not None:
+                for i, t in zip(indices, tensors.tensors, strict=True):
+                    column[i] = torch.view_as_complex(t) if dtype.is_complex else t
+    return new
 
 
-def _carry(vs: list[Tensor | None], ds: list[Tensor], momentum: float, gain: float) -> list[Tensor]:
-    """momentum * vs + gain * ds in place, and ds itself where there is no velocity yet."""
-    if all(v is not None for v in vs):
-        old = cast("list[Tensor]", vs)
-        torch._foreach_mul_(old, momentum)
-        torch._foreach_add_(old, ds, alpha=gain)
-        return old
-    return [
-        d.clone() if v is None else v.mul_(momentum).add_(d, alpha=gain)
-        for v, d in zip(vs, ds, strict=True)
-    ]
+def _reals(tensors: Sequence[Tensor | None], indices: Sequence[int]) -> TensorList:
+    return TensorList([real_view(tensors[i]) for i in indices])  # type: ignore[arg-type]
 
 
-def _add(ys: list[Tensor], xs: list[Tensor], a: float | Tensor, ours: bool) -> list[Tensor]:
-    """ys + a * xs, in place where ``ys`` is ours."""
-    if isinstance(a, Tensor) or torch.compiler.is_compiling():
-        xs, a = _scale(xs, a, False), 1.0  # alpha= takes numbers only, and compiles for each anew
-    if ours:
-        torch._foreach_add_(ys, xs, alpha=a)
-        return ys
-    return list(torch._foreach_add(ys, xs, alpha=a))
+def _made(tensors: Sequence[Tensor]) -> TensorList:
+    return TensorList(tensors, spare=True)
 
 
-def _scale(xs: list[Tensor], a: float | Tensor, ours: bool) -> list[Tensor]:
-    """a * xs, in place where ``xs`` is ours."""
-    if isinstance(a, Tensor):
-        a = a.reshape(())
-    elif torch.compiler.is_compiling():  # _foreach_mul would be compiled anew for each number
-        return [x * a for x in xs]
-    if ours:
-        torch._foreach_mul_(xs, a)
-        return xs
-    return list(torch._foreach_mul(xs, a))
+def _operand(value: Number | TensorList) -> Number | list[Tensor]:
+    return value.tensors if isinstance(value, TensorList) else value
+
+
+def _by(alpha: float) -> dict[str, float]:
+    return {} if alpha == 1 else {"alpha": alpha}

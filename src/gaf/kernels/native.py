@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -46,53 +46,53 @@ _PLAIN = frozenset((Tensor, torch.nn.Parameter))
 RANGE = (1e-18, 1e18)  # of alpha and beta: beyond it products leave the range of float32
 _LEAST, _MOST = 1e-36, 1e36  # of those products
 
+Lists = Sequence[Sequence[Tensor]]  # parallel: parameters, gradients, states
+
 
 def refusal(
     function: str, *lists: Sequence[Tensor | None], params: Sequence[float] = ()
 ) -> str | None:
-    """Why the kernels cannot serve these tensors (parallel lists), or None if they can."""
+    """Why the kernels cannot serve these tensors (parallel lists), or None if they can.
+
+    In the usual case all are plain contiguous CPU tensors of one type that has a kernel. Each question is
+    asked of all tensors at once, since with a thousand tiny ones it is what a step costs.
+    """
     if _native is None:
         return "the native kernels were not built (no C compiler when gaf was installed)"
     if function not in FUNCTIONS:
         return f"{function} has no native kernel"
-    if not all(RANGE[0] <= value <= RANGE[1] for value in params):
-        return f"the native kernels take alpha and beta from {RANGE[0]} to {RANGE[1]}"
-    if not lists[0] or _all_alike(lists):
+    for value in params:
+        if not RANGE[0] <= value <= RANGE[1]:
+            return f"the native kernels take alpha and beta from {RANGE[0]} to {RANGE[1]}"
+    if not lists[0]:
+        return None
+    sizes = list(map(Tensor.numel, lists[0]))  # type: ignore[arg-type]
+    present: list[Sequence[Tensor]] = [lists[0]]  # type: ignore[list-item]
+    for column in lists[1:]:
+        there, expected = column, sizes
+        if type(None) in set(map(type, column)):
+            indices = [i for i, t in enumerate(column) if t is not None]
+            there, expected = [column[i] for i in indices], [sizes[i] for i in indices]
+        if list(map(Tensor.numel, there)) != expected:  # type: ignore[arg-type]
+            return refusal_of_rows("native", "cpu", lists)
+        present.append(there)  # type: ignore[arg-type]
+    tensors = list(itertools.chain(*present))
+    dtypes = {t.dtype for t in tensors}
+    # A gradient may stand for a negation or for zeros that nobody has computed; not in a compiled step.
+    lazy = () if torch.compiler.is_compiling() else present[:2][-1]
+    if (
+        _PLAIN.issuperset(map(type, tensors))
+        # The layout is asked of the parameters alone: sparse gradients are not contiguous.
+        and {t.layout for t in present[0]} == {torch.strided}
+        and {t.is_cpu for t in tensors} == {True}
+        and all(map(Tensor.is_contiguous, tensors))
+        and len(dtypes) == 1
+        and dtypes.issubset(TYPES)
+        and not any(map(Tensor.is_neg, lazy))
+        and not any(map(Tensor._is_zerotensor, lazy))
+    ):
         return None
     return refusal_of_rows("native", "cpu", lists)
-
-
-def _all_alike(lists: Sequence[Sequence[Tensor | None]]) -> bool:
-    """Whether all are plain contiguous CPU tensors of one type that has a kernel: the usual case.
-
-    Each question is asked of all tensors at once, since with a thousand tiny ones it is what a step costs.
-    """
-    there = [t for tensors in lists for t in tensors if t is not None]
-    # The layout is asked of the parameters alone: sparse gradients are not contiguous.
-    if not (
-        _PLAIN.issuperset(map(type, there))
-        and {t.layout for t in lists[0] if t is not None} == {torch.strided}
-        and {t.is_cpu for t in there} == {True}
-        and all(map(Tensor.is_contiguous, there))
-    ):
-        return False
-    types = {t.dtype for t in there}
-    if len(types) > 1 or not types.issubset(TYPES):
-        return False
-    sizes = _sizes(lists[0])
-    if any(_sizes(tensors, absent=sizes) != sizes for tensors in lists[1:]):
-        return False
-    gradients = [t for t in lists[1 if len(lists) > 1 else 0] if t is not None]
-    lazy = any(map(Tensor.is_neg, gradients)) or any(map(Tensor._is_zerotensor, gradients))
-    return not lazy
-
-
-def _sizes(tensors: Sequence[Tensor | None], absent: Sequence[int] = ()) -> list[int]:
-    """The number of elements of each; for a tensor that is None, what ``absent`` says."""
-    try:
-        return list(map(Tensor.numel, tensors))  # type: ignore[arg-type]
-    except TypeError:
-        return [n if t is None else t.numel() for t, n in zip(tensors, absent, strict=True)]
 
 
 def refusal_of_rows(
@@ -124,7 +124,7 @@ def _refusal_of_one(kernels: str, device: str, tensors: Sequence[Tensor]) -> str
         if t.shape != first.shape:
             found, expected = tuple(t.shape), tuple(first.shape)
             return f"a gradient or state has shape {found} where its parameter has {expected}"
-        if t.is_neg() or t._is_zerotensor():
+        if not torch.compiler.is_compiling() and (t.is_neg() or t._is_zerotensor()):
             return "a gradient is a lazy negation or zero, which has no memory of its own"
     alike = all(t.is_contiguous() for t in tensors) or all(
         t.stride() == first.stride() and _dense(t) for t in tensors
@@ -178,40 +178,38 @@ def sgd(
     maximize: bool,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
-) -> list[Tensor | None]:
-    """One step of each tensor of ``ws`` in place, as :func:`gaf.optim.rules.sgd`.
+) -> tuple[Sequence[Tensor | None]]:
+    """One step of each tensor of ``ws`` in place, as :func:`gaf.optim.rules.sgd`; returns the velocities.
 
     ``params`` is the function's alpha and beta, or a tensor with a row of them for each of ``ws``.
     """
     fresh: list[bool] = []
-    velocities: list[Tensor] = []
-    if momentum != 0:
-        new = [v is None for v in vs]
-        fresh = new if any(new) else []
+    if momentum == 0:
+        velocities: Sequence[Tensor] = ()
+    elif type(None) in set(map(type, vs)):
+        fresh = [v is None for v in vs]
         velocities = [torch.empty_like(w) if v is None else v for w, v in zip(ws, vs, strict=True)]
-    if not ws:
-        return []
-    step = torch.ops.gaf.sgd_ if torch.compiler.is_compiling() else _sgd
-    step(
-        _local(ws),
-        _local(gs),
-        _local(velocities),
-        fresh,
-        function,
-        placement,
-        nesterov,
-        maximize,
-        _numbers(*for_all(params), lr, weight_decay, momentum, 1 - dampening),
-        grad_scale,
-        found_inf,
-        for_each(params),
-    )
-    _written(ws, velocities)
-    return list(velocities) or [None] * len(ws)
+    else:
+        velocities = vs  # type: ignore[assignment]
+    if ws:
+        factors = params if isinstance(params, Tensor) else None
+        known = (1.0, 1.0) if isinstance(params, Tensor) else params  # nobody reads those of each
+        numbers = (*known, lr, weight_decay, momentum, 1 - dampening)
+        flags = (function, placement, nesterov, maximize)
+        lists = (ws, gs, velocities)
+        if torch.compiler.is_compiling():
+            local = map(_local, lists)
+            scale = (grad_scale, found_inf, factors)
+            torch.ops.gaf.sgd_(*local, fresh, *flags, _numbers(numbers), *scale)
+        else:
+            rows = [] if factors is None else factors.tolist()
+            _sgd(lists, fresh, flags, map(float, numbers), rows, grad_scale, found_inf)
+            torch.autograd.graph.increment_version([*ws, *velocities])
+    return (velocities or vs,)
 
 
 @torch.library.impl(_LIBRARY, "sgd_", "CPU")
-def _sgd(
+def _sgd_operator(
     ws: list[Tensor],
     gs: list[Tensor],
     vs: list[Tensor],
@@ -225,20 +223,31 @@ def _sgd(
     found_inf: Tensor | None,
     factors: Tensor | None,
 ) -> None:
+    flags = (function, placement, nesterov, maximize)
+    rows = [] if factors is None else factors.tolist()
+    _sgd((ws, gs, vs), fresh, flags, numbers.tolist(), rows, grad_scale, found_inf)
+
+
+def _sgd(
+    lists: Lists,
+    fresh: list[bool],
+    flags: tuple[str, str, bool, bool],
+    numbers: Iterable[float],
+    rows: list[list[float]],
+    grad_scale: Tensor | None,
+    found_inf: Tensor | None,
+) -> None:
     if found_inf is not None and found_inf.item():
         return
-    alpha, beta, lr, weight_decay, momentum, gain = numbers.tolist()
+    function, placement, nesterov, maximize = flags
+    alpha, beta, lr, weight_decay, momentum, gain = numbers
     inner, outer = (-lr, 1.0) if placement == "update" else (1.0, -lr)
     sign = -1.0 if maximize else 1.0
-    rows = _rows(factors)
     first = placement == "gradient"
-    gs, scale = _unscaling(gs, grad_scale, (rows or [(alpha, beta)]) if first else [])
-    batches = [
-        (kind, list(map(Tensor.numel, w)), [_addresses(w), _addresses(g), _addresses(v)], new, own)
-        for kind, (w, g, v, new, own) in _by_type(ws, gs, vs, fresh, rows)
-    ]
-    _refuse_tangled(batches)
-    for kind, sizes, (w, g, v), new, own in batches:
+    scale = 1.0
+    if grad_scale is not None:
+        lists, scale = _unscaling(lists, grad_scale, (rows or [(alpha, beta)]) if first else [])
+    for kind, sizes, (w, g, v), (new, own) in _batches(lists, fresh, rows):
         _native.sgd(
             instruction_set(),
             FUNCTIONS[function],
@@ -261,11 +270,12 @@ def adam(
     gs: Sequence[Tensor],
     ms: Sequence[Tensor],
     vs: Sequence[Tensor],
-    tops: Sequence[Tensor],
+    tops: Sequence[Tensor | None],
     steps: Sequence[Tensor],
     function: str,
     params: tuple[float, ...] | Tensor,
     *,
+    placement: str,
     lr: float | Tensor,
     betas: tuple[float | Tensor, float | Tensor],
     eps: float,
@@ -274,34 +284,31 @@ def adam(
     maximize: bool,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
-) -> None:
-    """One step of Adam on f(gradient), in place; ``tops`` is empty without amsgrad.
+) -> tuple[Sequence[Tensor | None], ...]:
+    """One step of each tensor of ``ws`` in place, as :func:`gaf.optim.rules.adam`; returns the moments.
 
     ``params`` as in :func:`sgd`.
     """
-    if not ws:
-        return
-    step = torch.ops.gaf.adam_ if torch.compiler.is_compiling() else _adam
-    step(
-        _local(ws),
-        _local(gs),
-        _local(ms),
-        _local(vs),
-        _local(tops),
-        list(steps),
-        function,
-        decoupled_weight_decay,
-        maximize,
-        _numbers(*for_all(params), lr, *betas, eps, weight_decay),
-        grad_scale,
-        found_inf,
-        for_each(params),
-    )
-    _written(ws, ms, vs, tops, steps)
+    if ws:
+        there = [top for top in tops if top is not None]
+        lists: Lists = (ws, gs, ms, vs, there)  # type: ignore[assignment]
+        flags = (function, decoupled_weight_decay, maximize)
+        factors = params if isinstance(params, Tensor) else None
+        known = (1.0, 1.0) if isinstance(params, Tensor) else params
+        numbers = (*known, lr, *betas, eps, weight_decay)
+        if torch.compiler.is_compiling():
+            local = map(_local, lists)
+            scale = (grad_scale, found_inf, factors)
+            torch.ops.gaf.adam_(*local, list(steps), *flags, _numbers(numbers), *scale)
+        else:
+            rows = [] if factors is None else factors.tolist()
+            _adam(lists, steps, flags, map(float, numbers), rows, grad_scale, found_inf)
+            torch.autograd.graph.increment_version([*ws, *ms, *vs, *there, *steps])
+    return ms, vs, tops
 
 
 @torch.library.impl(_LIBRARY, "adam_", "CPU")
-def _adam(
+def _adam_operator(
     ws: list[Tensor],
     gs: list[Tensor],
     ms: list[Tensor],
@@ -316,22 +323,35 @@ def _adam(
     found_inf: Tensor | None,
     factors: Tensor | None,
 ) -> None:
+    lists = (ws, gs, ms, vs, tops)
+    flags = (function, decoupled, maximize)
+    rows = [] if factors is None else factors.tolist()
+    _adam(lists, steps, flags, numbers.tolist(), rows, grad_scale, found_inf)
+
+
+def _adam(
+    lists: Lists,
+    steps: Sequence[Tensor],
+    flags: tuple[str, bool, bool],
+    numbers: Iterable[float],
+    rows: list[list[float]],
+    grad_scale: Tensor | None,
+    found_inf: Tensor | None,
+) -> None:
     if found_inf is not None and found_inf.item():
         return
-    alpha, beta, lr, beta1, beta2, eps, weight_decay = numbers.tolist()
+    function, decoupled, maximize = flags
+    alpha, beta, lr, beta1, beta2, eps, weight_decay = numbers
     sign = -1.0 if maximize else 1.0
-    rows = _rows(factors)
-    gs, scale = _unscaling(gs, grad_scale, rows or [(alpha, beta)])
+    scale = 1.0
+    if grad_scale is not None:
+        lists, scale = _unscaling(lists, grad_scale, rows or [(alpha, beta)])
     shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
-    batches = [
-        (kind, list(map(Tensor.numel, lists[0])), list(map(_addresses, lists)), indices, own)
-        for kind, (*lists, indices, own) in _by_type(ws, gs, ms, vs, tops, range(len(ws)), rows)
-    ]
-    _refuse_tangled(batches)
+    batches = _batches(lists, range(len(steps)), rows)
     counts = _count(steps)
     step_sizes = {count: lr / (1 - beta1**count) for count in set(counts)}
     roots = {count: (1 - beta2**count) ** 0.5 for count in set(counts)}
-    for kind, sizes, (w, g, m, v, top), indices, own in batches:
+    for kind, sizes, (w, g, m, v, top), (indices, own) in batches:
         count = [counts[i] for i in indices] if len(batches) > 1 else counts
         _native.adam(
             instruction_set(),
@@ -356,39 +376,26 @@ class Tangled(RuntimeError):
     """Raised before anything is written: the kernels do not serve a parameter whose tensors share memory."""
 
 
-def _refuse_tangled(batches: Sequence[tuple[int, list[int], list[Any], Any, Any]]) -> None:
-    """As a gradient that is a view of its parameter: a loop would read what it has just written.
-
-    Tensors of different parameters may share memory: they are served one after the other.
-    """
-    if any(_native.tangled(kind, sizes, lists) for kind, sizes, lists, *_ in batches):
-        raise Tangled(
-            "`fused=True` cannot be honoured: a gradient or a state shares memory with its parameter; "
-            "leave `fused` unset"
-        )
-
-
 def _unscaling(
-    gs: list[Tensor], grad_scale: Tensor | None, factors: Sequence[Sequence[float]]
-) -> tuple[list[Tensor], float]:
-    """The gradients, and the factor that takes the loss's scale out of them.
+    lists: Lists, grad_scale: Tensor, factors: Sequence[Sequence[float]]
+) -> tuple[Lists, float]:
+    """The lists, and the factor that takes the loss's scale out of the gradients, the second of them.
 
     Where f comes first the kernels multiply beta of ``factors`` with it. If that leaves float32, for factors
     and scales that make f(g) vanish or overflow by themselves, it goes to copies of the gradients.
     """
-    if grad_scale is None:
-        return gs, 1.0
     scale = 1.0 / grad_scale.item()
     if all(
         _LEAST <= x <= _MOST
         for alpha, beta in factors
         for x in (scale * beta, scale * beta * alpha)
     ):
-        return gs, scale
-    return [g * scale for g in gs], 1.0
+        return lists, scale
+    ws, gs, *states = lists
+    return (ws, [g * scale for g in gs], *states), 1.0
 
 
-def _count(steps: list[Tensor]) -> list[float]:
+def _count(steps: Sequence[Tensor]) -> list[float]:
     """Add 1 to each step of Adam and return them; one call for a thousand of the usual ones."""
     if (
         _PLAIN.issuperset(map(type, steps))
@@ -396,36 +403,44 @@ def _count(steps: list[Tensor]) -> list[float]:
         and {t.is_cpu for t in steps} == {True}
         and {t.numel() for t in steps} == {1}
     ):
-        return _native.count(_addresses(steps))
-    torch._foreach_add_(steps, 1)
+        return _native.count(list(map(Tensor.data_ptr, steps)))
+    torch._foreach_add_(list(steps), 1)
     return [step.item() for step in steps]
 
 
 def activate(gs: Sequence[Tensor], function: str, params: tuple[float, ...]) -> Tensor:
     """f in place on each tensor; returns the largest absolute value there was, NaN if one was."""
-    act = torch.ops.gaf.activate_ if torch.compiler.is_compiling() else _activate
-    largest = act(_local(gs), function, _numbers(*params))
-    _written(gs)
+    if torch.compiler.is_compiling():
+        return torch.ops.gaf.activate_(_local(gs), function, _numbers(params))
+    largest = _activate(gs, function, *params)
+    torch.autograd.graph.increment_version(list(gs))
     return largest
 
 
 @torch.library.impl(_LIBRARY, "activate_", "CPU")
-def _activate(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
-    alpha, beta = numbers.tolist()
+def _activate_operator(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
+    return _activate(gs, function, *numbers.tolist())
+
+
+def _activate(gs: Sequence[Tensor], function: str, alpha: float, beta: float) -> Tensor:
     largest = [
         _native.activate(
             instruction_set(),
             FUNCTIONS[function],
             kind,
             (alpha, beta),
-            list(map(Tensor.numel, g)),
-            _addresses(g),
+            sizes,
+            addresses,
             torch.get_num_threads(),
         )
-        for kind, (g,) in _by_type(gs)
+        for kind, sizes, (addresses,), _ in _batches((gs,))
+        if sizes
     ]
-    wide = torch.float64 if any(g.dtype == torch.float64 for g in gs) else torch.float32
-    return torch.tensor(largest or [0.0], dtype=wide, device="cpu").amax()
+    return torch.tensor(largest or [0.0], dtype=_widest(gs), device="cpu").amax()
+
+
+def _widest(gs: Sequence[Tensor]) -> torch.dtype:
+    return torch.float64 if any(g.dtype == torch.float64 for g in gs) else torch.float32
 
 
 def sample(tensors: Sequence[Tensor], spacing: Callable[[int], int]) -> Tensor:
@@ -434,12 +449,12 @@ def sample(tensors: Sequence[Tensor], spacing: Callable[[int], int]) -> Tensor:
     ``spacing`` gives the distance between those taken, for a number of elements.
     """
     tensors = _local(tensors)
-    sizes = _sizes(tensors)
+    sizes = list(map(Tensor.numel, tensors))
     steps = list(map(spacing, sizes))
     width = max(-(-size // step) for size, step in zip(sizes, steps, strict=True))
     rows = torch.empty(len(tensors), width, dtype=torch.float64, device="cpu")
     types = [TYPES[t.dtype] for t in tensors]
-    _native.sample(types, sizes, steps, _addresses(tensors), rows.data_ptr(), width)
+    _native.sample(types, sizes, steps, list(map(Tensor.data_ptr, tensors)), rows.data_ptr(), width)
     return rows
 
 
@@ -460,10 +475,7 @@ def stream(
     _native.stream(
         instruction_set(),
         list(map(Tensor.numel, ws)),
-        _addresses(ws),
-        _addresses(gs),
-        _addresses(vs),
-        _addresses(ms),
+        *(list(map(Tensor.data_ptr, tensors)) or None for tensors in (ws, gs, vs, ms)),
         torch.get_num_threads(),
     )
 
@@ -476,38 +488,13 @@ def _nothing(*args: Any) -> None:
 
 @torch.library.register_fake("gaf::activate_", lib=_LIBRARY)
 def _a_number(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
-    wide = torch.float64 if any(g.dtype == torch.float64 for g in gs) else torch.float32
-    return torch.empty((), dtype=wide, device=gs[0].device)
+    return torch.empty((), dtype=_widest(gs), device=gs[0].device)
 
 
-def _written(*lists: Sequence[Tensor]) -> None:
-    """Tell autograd that the tensors have changed, as an operation of torch would."""
-    if not torch.compiler.is_compiling():
-        torch.autograd.graph.increment_version(list(itertools.chain(*lists)))
-
-
-def _numbers(*values: float | Tensor) -> Tensor:
+def _numbers(values: Sequence[float | Tensor]) -> Tensor:
     """Numbers, and tensors of one number, in one float64 tensor."""
-    if torch.compiler.is_compiling() or any(isinstance(value, Tensor) for value in values):
-        one = torch.ones(
-            (), dtype=torch.float64, device="cpu"
-        )  # a product, since torch.tensor(x) compiles x in
-        return torch.stack([(one * value).reshape(()) for value in values])
-    return torch.tensor(values, dtype=torch.float64, device="cpu")
-
-
-def for_all(params: tuple[float | Tensor, ...] | Tensor) -> tuple[float | Tensor, ...]:
-    """The function's parameters if they are those of all tensors, else numbers that nobody reads."""
-    return (1.0, 1.0) if isinstance(params, Tensor) else params
-
-
-def for_each(params: tuple[float | Tensor, ...] | Tensor) -> Tensor | None:
-    """The rows of parameters if each tensor has its own."""
-    return params if isinstance(params, Tensor) else None
-
-
-def _rows(factors: Tensor | None) -> list[list[float]]:
-    return [] if factors is None else factors.tolist()
+    one = torch.ones((), dtype=torch.float64, device="cpu")  # torch.tensor(x) would compile x in
+    return torch.stack([(one * value).reshape(()) for value in values])
 
 
 def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -516,22 +503,31 @@ def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [local_shard(t) for t in tensors]
 
 
-def _by_type(*lists: Sequence[Any]) -> list[tuple[int, list[list[Any]]]]:
-    """Parallel lists, split by the type of the tensors in the first; empty lists stay empty."""
-    types = [t.dtype for t in lists[0]]
-    if len(set(types)) == 1:
-        return [(TYPES[types[0]], [list(entries) for entries in lists])]
-    return [
-        (
-            TYPES[dtype],
-            [
-                [x for x, t in zip(xs, types, strict=True) if t is dtype] if xs else []
-                for xs in lists
-            ],
-        )
-        for dtype in dict.fromkeys(types)
-    ]
+def _batches(
+    lists: Lists, *extras: Sequence[Any]
+) -> list[tuple[int, list[int], list[list[int] | None], list[Sequence[Any]]]]:
+    """Parallel lists by the type of the tensors in the first: sizes, addresses, and what else goes with them.
 
-
-def _addresses(tensors: Sequence[Tensor]) -> list[int] | None:
-    return list(map(Tensor.data_ptr, tensors)) if tensors else None
+    Lists that are empty stay so. A gradient that shares memory with its parameter is refused before anything
+    is written, since a loop would read what it has just written. Tensors of different parameters may share
+    memory: they are served one after the other.
+    """
+    if not _PLAIN.issuperset(map(type, itertools.chain(*lists))):
+        lists = tuple(map(_local, lists))
+    dtypes = [t.dtype for t in lists[0]]
+    batches = []
+    for dtype in dict.fromkeys(dtypes):
+        part, beside = lists, extras
+        if len(set(dtypes)) > 1:
+            chosen = [i for i, other in enumerate(dtypes) if other is dtype]
+            part = [[column[i] for i in chosen] if column else column for column in lists]
+            beside = [[column[i] for i in chosen] if column else column for column in extras]
+        sizes = list(map(Tensor.numel, part[0]))
+        addresses = [list(map(Tensor.data_ptr, column)) or None for column in part]
+        if _native.tangled(TYPES[dtype], sizes, addresses):
+            raise Tangled(
+                "`fused=True` cannot be honoured: a gradient or a state shares memory with its parameter; "
+                "leave `fused` unset"
+            )
+        batches.append((TYPES[dtype], sizes, addresses, beside))
+    return batches

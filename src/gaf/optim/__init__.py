@@ -6,6 +6,7 @@ from gaf.optim.auto import Auto
 from gaf.optim.exclude import exclude_bias_and_norm
 from gaf.optim.factory import create_optimizer
 from gaf.optim.grad import activate_grad_
+from gaf.optim.lion import Lion
 from gaf.optim.monitor import Monitor
 from gaf.optim.rules import PLACEMENTS
 from gaf.optim.schedule import ParamScheduler, Ramp
@@ -18,6 +19,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Auto",
+    "Lion",
     "Monitor",
     "ParamScheduler",
     "Ramp",

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import torch
 
 from gaf.common.errors import GafError
-from gaf.functions import Activation
+from gaf.functions import Activation, Adaptive, as_activation
 from gaf.functions.lift import refuse_partial
-from gaf.optim import adapt, settings
-from gaf.optim.auto import Auto
+from gaf.optim import _torch, adapt, settings
 from gaf.optim.base import ActivatedOptimizer, unscaled
+from gaf.optim.description import Rule, check_placement
 from gaf.optim.grad import write_grad
 
 O = TypeVar("O", bound=torch.optim.Optimizer)  # noqa: E741
@@ -28,7 +28,7 @@ OWN = ("activation", "placement")  # what a group may ask for
 _HOOK = "gaf"  # our key among torch's numbered hooks: it cannot collide after unpickling
 
 
-def activate(optimizer: O, activation: Activation | Auto | str) -> O:
+def activate(optimizer: O, activation: Activation | str) -> O:
     """Put f in front of an optimizer: each step acts on f(gradient).
 
     A parameter group made with ``"activation": None`` (or another function) keeps its own. At every
@@ -50,24 +50,23 @@ def activate(optimizer: O, activation: Activation | Auto | str) -> O:
         >>> isinstance(opt, torch.optim.RMSprop)
         True
     """
-    f = settings.as_setting(activation)
+    f = as_activation(activation)
     if f is None:
         raise TypeError("activate needs an activation such as gaf.Arctan(0.1, 20), got None")
     return activate_groups(optimizer, f)
 
 
-def activate_groups(optimizer: O, f: Activation | Auto | None) -> O:
+def activate_groups(optimizer: O, f: Activation | None) -> O:
     """:func:`activate`, where f may be None: then only groups that ask for a function have one."""
     _check(optimizer)
     own = [_own({"activation": f, **group}, optimizer) for group in optimizer.param_groups]
     for group, own_f in zip(optimizer.param_groups, own, strict=True):
         _put(group, own_f)
-    # For groups added later; Auto is bound to the learning rate of each.
+    # For groups added later; an adaptive one is bound to each.
     settings.store(optimizer.defaults, f, "gradient")
-    optimizer._optimizer_step_pre_hooks[_HOOK] = _before_step  # type: ignore[index]
-    optimizer._optimizer_step_post_hooks[_HOOK] = _after_step  # type: ignore[index]
-    optimizer._optimizer_load_state_dict_pre_hooks[_HOOK] = _before_load  # type: ignore[index]
-    optimizer._optimizer_load_state_dict_post_hooks[_HOOK] = _after_load  # type: ignore[index]
+    ours = (_before_step, _after_step, _before_load, _after_load)
+    for hooks, hook in zip(_torch.hooks(optimizer), ours, strict=True):
+        hooks[_HOOK] = hook
     for name in _METHODS:
         setattr(optimizer, name, _Method(name, optimizer))
     return optimizer
@@ -87,26 +86,37 @@ def deactivate(optimizer: O) -> O:
 
 def unhook(optimizer: torch.optim.Optimizer) -> None:
     """Let f act no longer; groups and state keep what they say of it, for a checkpoint."""
-    for hooks in _hooks(optimizer):
+    for hooks in _torch.hooks(optimizer):
         hooks.pop(_HOOK, None)
     for name in (*_METHODS, "gaf_monitor"):
         optimizer.__dict__.pop(name, None)
     _forget_step(optimizer)
 
 
-def _own(group: settings.Group, optimizer: torch.optim.Optimizer) -> Activation | Auto | None:
+# What is offered of any optimizer: f on the gradient.
+_ANY = Rule(
+    name="any",
+    arguments=(),
+    placements=("gradient",),
+    usual_placement=lambda group: "gradient",
+    control=lambda group, placement: {},
+    refusal=lambda group, placement: None,
+)
+
+
+def _own(group: settings.Group, optimizer: torch.optim.Optimizer) -> Activation | None:
     """The activation that a group asks for."""
-    placement = settings.check_placement(group.get("placement"))
-    if placement not in (None, "gradient"):
+    placement = check_placement(group.get("placement"))
+    if placement not in (None, *_ANY.placements):
         raise GafError(
             f'a group asks for placement {placement!r}, and {type(optimizer).__name__} takes "gradient" '
             "only: for the others use gaf.SGD"
         )
-    own = settings.as_setting(group["activation"])
-    return own.of({**optimizer.defaults, **group}) if isinstance(own, Auto) else own
+    own = as_activation(group["activation"])
+    return own.bound_to({**optimizer.defaults, **group}) if isinstance(own, Adaptive) else own
 
 
-def _put(group: settings.Group, f: Activation | Auto | None) -> None:
+def _put(group: settings.Group, f: Activation | None) -> None:
     """Write f into a group, in place of what it asked for."""
     for key in OWN:
         group.pop(key, None)
@@ -115,7 +125,7 @@ def _put(group: settings.Group, f: Activation | Auto | None) -> None:
 
 def is_activated(optimizer: torch.optim.Optimizer) -> bool:
     """Whether :func:`gaf.activate` acts on the optimizer."""
-    return _HOOK in getattr(optimizer, "_optimizer_step_pre_hooks", ())
+    return _HOOK in getattr(optimizer, _torch.HOOKS[0], ())
 
 
 def _check(optimizer: torch.optim.Optimizer) -> None:
@@ -126,9 +136,7 @@ def _check(optimizer: torch.optim.Optimizer) -> None:
             f"gaf.{type(optimizer).__name__} has an activation of its own: pass it as activation= to "
             "the constructor"
         )
-    if not getattr(
-        type(optimizer).step, "hooked", False
-    ):  # what torch's constructor does to a class
+    if not _torch.is_hooked(type(optimizer)):
         raise GafError(
             f"{type(optimizer).__name__} has not called torch.optim.Optimizer.__init__, so its step runs no "
             "hooks: if it wraps another optimizer, call gaf.activate on that one"
@@ -151,26 +159,11 @@ def _refuse_line_search(groups: Iterable[settings.Group]) -> None:
         )
 
 
-def _hooks(optimizer: torch.optim.Optimizer) -> tuple[dict[Any, Any], ...]:
-    return (
-        optimizer._optimizer_step_pre_hooks,
-        optimizer._optimizer_step_post_hooks,
-        optimizer._optimizer_load_state_dict_pre_hooks,
-        optimizer._optimizer_load_state_dict_post_hooks,
-    )
-
-
 def _getstate(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """The optimizer's state with our hooks in it, for pickle and deepcopy."""
-    names = (
-        "_optimizer_step_pre_hooks",
-        "_optimizer_step_post_hooks",
-        "_optimizer_load_state_dict_pre_hooks",
-        "_optimizer_load_state_dict_post_hooks",
-    )
     kept = {
         name: type(hooks)({_HOOK: hooks[_HOOK]})
-        for name, hooks in zip(names, _hooks(optimizer), strict=True)
+        for name, hooks in zip(_torch.HOOKS, _torch.hooks(optimizer), strict=True)
     }
     return {
         **type(optimizer).__getstate__(optimizer),
@@ -250,9 +243,9 @@ def _activated_closure(
 
 @torch.no_grad()
 def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
-    actives = [settings.is_active(group) for group in optimizer.param_groups]
-    for group, active in zip(optimizer.param_groups, actives, strict=True):
-        if active:  # all of them before any is activated
+    actings = [settings.resolve(group, _ANY) for group in optimizer.param_groups]
+    for group, acting in zip(optimizer.param_groups, actings, strict=True):
+        if acting is not None:  # all of them before any is activated
             refuse_partial([p.grad for p in group["params"]])
     # GradScaler hands a fused optimizer scaled gradients, the scale, and whether it found an inf.
     scale = getattr(optimizer, "grad_scale", None)
@@ -266,16 +259,18 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
     monitor = getattr(optimizer, "gaf_monitor", None)
     if monitor is not None:
         monitor.begin_step()
-    for number, (group, active) in enumerate(zip(optimizer.param_groups, actives, strict=True)):
+    for number, (group, acting) in enumerate(zip(optimizer.param_groups, actings, strict=True)):
         owners = [p for p in group["params"] if p.grad is not None]
         grads = [p.grad if scale is None else unscaled(p.grad, scale) for p in owners]
-        factors = _adapted(optimizer, group, owners, grads, found_inf)
-        if active and monitor is not None:
-            f = settings.activation_of(group)
-            monitor.observe(number, f, grads, skipped=found_inf, factors=factors)
+        factors = None
+        if acting is not None and acting.adaptive and owners:
+            factors = _adapted(optimizer, acting, group, owners, grads, found_inf)
+        if acting is not None and monitor is not None:
+            monitor.observe(number, acting.activation, grads, skipped=found_inf, factors=factors)
         if not owners:
             continue
-        fs = settings.formulas_of(group, len(owners), factors) if active else [None] * len(owners)
+        count = len(owners)
+        fs = [None] * count if acting is None else acting.formulas(count, factors)
         for p, g, f in zip(owners, grads, fs, strict=True):
             if f is not None:
                 g = f(-g).neg() if group.get("maximize") else f(g)
@@ -287,35 +282,25 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
         optimizer._gaf_done = _marks(optimizer)  # type: ignore[attr-defined]
 
 
+@_torch.disable_dynamo  # torch.compile takes the state for what it was before torch's own step made it
 def _adapted(
     optimizer: torch.optim.Optimizer,
-    group: settings.Group,
-    owners: list[torch.Tensor],
-    grads: list[torch.Tensor],
-    found_inf: torch.Tensor | None,
-) -> torch.Tensor | None:
-    """Let Auto see the gradients; returns each tensor's alpha and beta, None for any other function.
-
-    Its states wait for the end of the step: torch's optimizers take a parameter that has any state for one
-    whose own state exists.
-    """
-    if not adapt.is_auto(group) or not owners:
-        return None
-    return _let_see(optimizer, group, owners, grads, found_inf)
-
-
-@torch._disable_dynamo  # torch.compile takes the state for what it was before torch's own step made it
-def _let_see(
-    optimizer: torch.optim.Optimizer,
+    acting: settings.Acting,
     group: settings.Group,
     owners: list[torch.Tensor],
     grads: list[torch.Tensor],
     found_inf: torch.Tensor | None,
 ) -> torch.Tensor:
+    """Let an adaptive activation see the gradients; returns each tensor's values.
+
+    Its states wait for the end of the step: torch's optimizers take a parameter that has any state for one
+    whose own state exists.
+    """
     waiting = optimizer.__dict__.setdefault("_gaf_auto", {})
     kept = optimizer.state
     states = [waiting.get(p, kept[p].get(adapt.KEY) if p in kept else None) for p in owners]
-    new, factors = adapt.adapt(group, owners, grads, (), states, skipped=found_inf)
+    f = acting.activation
+    new, factors = adapt.adapt(f, group, owners, grads, (), states, skipped=found_inf)
     waiting.update(zip(owners, new.unbind(), strict=True))
     return factors
 
@@ -350,7 +335,7 @@ def _after_step(
     if new and _skipped(optimizer):
         for p in new:
             del optimizer.state[p]
-    if any(map(adapt.is_auto, optimizer.param_groups)):
+    if "_gaf_auto" in optimizer.__dict__:
         _keep(optimizer)
 
 
@@ -360,7 +345,7 @@ def _skipped(optimizer: torch.optim.Optimizer) -> bool:
     return found_inf is not None and found_inf.item() > 0
 
 
-@torch._disable_dynamo
+@_torch.disable_dynamo
 def _keep(optimizer: torch.optim.Optimizer) -> None:
     """Put Auto's states, which have waited for the end of the step, beside torch's."""
     waiting = optimizer.__dict__.pop("_gaf_auto", {})

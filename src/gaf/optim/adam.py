@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.adam import adam as torch_adam
-from torch.optim.optimizer import ParamsT, _use_grad_for_differentiable
+from torch.optim.optimizer import ParamsT
 
-from gaf.common.errors import GafError
 from gaf.functions import Activation
-from gaf.functions.lift import real_view
-from gaf.kernels.native import Tangled
-from gaf.optim import adapt
-from gaf.optim.auto import Auto
-from gaf.optim.base import ActivatedOptimizer
-from gaf.optim.select import implementation, kernels
-from gaf.optim.settings import Group, formulas_of, is_active, kernel_of
+from gaf.optim.base import ActivatedOptimizer, Column
+from gaf.optim.description import Rule
+from gaf.optim.settings import Acting, Group
+
+
+def _control(group: Mapping[str, Any], placement: str) -> dict[str, int]:
+    """eps divided by the slope; an L2 decay too, which f does not see."""
+    apart = group["weight_decay"] != 0 and not group["decoupled_weight_decay"]
+    return {"eps": -1, "weight_decay": -1} if apart else {"eps": -1}
+
+
+def _refusal(group: Mapping[str, Any], placement: str) -> str | None:
+    if placement == "gradient":
+        return None
+    return (
+        f'Adam takes placement="gradient" only, got {placement!r}: its step is a ratio of two running '
+        "averages, already bounded near 1, and has no velocity for f to act on"
+    )
 
 
 class Adam(ActivatedOptimizer, torch.optim.Adam):
@@ -38,6 +48,17 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         Liu et al., "Activated Gradients for Deep Neural Networks", Section IV-A.
     """
 
+    rule = Rule(
+        name="adam",
+        arguments=(*("lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize"),),
+        placements=("gradient",),
+        usual_placement=lambda group: "gradient",
+        control=_control,
+        refusal=_refusal,
+        counts=True,
+        native=True,
+    )
+
     def __init__(
         self,
         params: ParamsT,
@@ -53,7 +74,7 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         differentiable: bool = False,
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
-        activation: Activation | Auto | str | None = None,
+        activation: Activation | str | None = None,
         placement: str | None = None,
     ) -> None:
         self._begin(activation, placement)
@@ -72,62 +93,37 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
             decoupled_weight_decay=decoupled_weight_decay,
         )
 
-    def _placement(self, group: Group, placement: str | None) -> str:
-        if placement not in (None, "gradient"):
-            raise GafError(
-                f'Adam takes placement="gradient" only, got {placement!r}: its step is a ratio of two '
-                "running averages, already bounded near 1, and has no velocity for f to act on"
-            )
-        return "gradient"
+    def _gather(
+        self, group: Group, acting: Acting
+    ) -> tuple[list[Tensor], list[Tensor], dict[str, Column], list[Tensor]]:
+        params, grads, ms, vs, tops, counters, _ = self._collected(group)
+        columns = {"exp_avg": ms, "exp_avg_sq": vs, "max_exp_avg_sq": tops or [None] * len(params)}
+        return params, grads, columns, counters
 
-    def _meaning(self, group: Group) -> str:
-        if group["weight_decay"] != 0 and not group["decoupled_weight_decay"]:
-            return "an eps and a weight decay divided by {slope}"
-        return "an eps divided by {slope}"
+    def _collected(self, group: Group) -> tuple[Any, ...]:
+        """What torch's ``_init_group`` collects and makes, and whether a parameter is complex.
 
-    def _gather(self, *lists: Any) -> bool:
-        """torch's ``_init_group``, where Auto looks up states.
-
-        Under its own name torch.compile runs it instead of tracing it, and Auto would not see what it has
-        made for a later group.
-        """
-        return torch.optim.Adam._init_group(self, *lists)
-
-    @_use_grad_for_differentiable
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Perform one step.
-
-        Args:
-            closure: evaluates the model again and returns the loss.
+        Under its own name torch.compile runs it instead of tracing it, and an activation with state would not
+        see what it has made for a later group.
         """
         self._accelerator_graph_capture_health_check()
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        self._begin_observation()
-        actives = [is_active(group) for group in self.param_groups]  # all, before any is written to
-        for number, (group, active) in enumerate(zip(self.param_groups, actives, strict=True)):
-            params: list[Tensor] = []
-            grads: list[Tensor] = []
-            exp_avgs: list[Tensor] = []
-            exp_avg_sqs: list[Tensor] = []
-            max_exp_avg_sqs: list[Tensor] = []
-            state_steps: list[Tensor] = []
-            gather = self._gather if adapt.is_auto(group) else self._init_group
-            has_complex = gather(
-                group, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps
-            )
-            state = [params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs]
-            if not active:
-                _torch_adam(self, group, grads, state, state_steps, has_complex, group["maximize"])
-                continue
-            factors = self._adapted(group, params, grads)
-            if self._observing():
-                self._observe(number, self._unscaled(grads), factors)
-            if params:
-                _activated_adam(self, group, grads, state, state_steps, factors)
-        return loss
+        lists: list[list[Tensor]] = [[] for _ in range(6)]
+        has_complex = torch.optim.Adam._init_group(self, group, *lists)
+        return *lists, has_complex
+
+    def _step_without(self, group: Group) -> None:
+        *lists, has_complex = self._collected(group)
+        beta1, beta2 = group["betas"]
+        names = ("amsgrad", "lr", "weight_decay", "eps", "maximize", "foreach", "capturable")
+        names += ("differentiable", "fused", "decoupled_weight_decay")
+        torch_adam(
+            *lists,
+            has_complex=has_complex,
+            beta1=beta1,
+            beta2=beta2,
+            **{name: group[name] for name in names},
+            **self._loss_scale(),
+        )
 
 
 class AdamW(Adam, torch.optim.AdamW):
@@ -154,7 +150,7 @@ class AdamW(Adam, torch.optim.AdamW):
         capturable: bool = False,
         differentiable: bool = False,
         fused: bool | None = None,
-        activation: Activation | Auto | str | None = None,
+        activation: Activation | str | None = None,
         placement: str | None = None,
     ) -> None:
         self._begin(activation, placement)
@@ -172,111 +168,3 @@ class AdamW(Adam, torch.optim.AdamW):
             differentiable=differentiable,
             fused=fused,
         )
-
-
-def _activated_adam(
-    optimizer: Adam,
-    group: Group,
-    grads: list[Tensor],
-    state: list[list[Tensor]],
-    state_steps: list[Tensor],
-    factors: Tensor | None,
-) -> None:
-    """One group's step by the native kernels, or by torch's Adam on f(gradient)."""
-    fused = kernels(implementation(group, state[0], grads, *filter(None, state[1:])))
-    if fused is not None:
-        params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs = state
-        name, known = kernel_of(group)
-        try:
-            fused.adam(
-                params,
-                grads,
-                exp_avgs,
-                exp_avg_sqs,
-                max_exp_avg_sqs,
-                state_steps,
-                name,
-                known if factors is None else factors,
-                lr=group["lr"],
-                betas=group["betas"],
-                eps=group["eps"],
-                weight_decay=group["weight_decay"],
-                decoupled_weight_decay=group["decoupled_weight_decay"],
-                maximize=group["maximize"],
-                **optimizer._loss_scale(),
-            )
-            return
-        except Tangled:
-            if group["fused"]:
-                raise
-    sign = -1 if group["maximize"] else 1
-    fs = formulas_of(group, len(grads), factors)
-    for part in _parts(grads):
-        activated = [f(sign * g) for f, g in zip(fs[part], _widened(grads[part]), strict=True)]
-        narrow = [tensors[part] for tensors in state]
-        wide = [_widened(tensors) for tensors in narrow]
-        _torch_adam(optimizer, group, activated, wide, state_steps[part], False, False)
-        for narrow_tensors, wide_tensors in zip(narrow, wide, strict=True):
-            _narrow_into(narrow_tensors, wide_tensors)
-
-
-def _parts(tensors: list[Tensor]) -> Iterator[slice]:
-    """Slices of a quarter of the elements or little more.
-
-    torch's foreach Adam makes a list of intermediates beside f(gradient); by parts the two together take
-    less memory than one list of the whole.
-    """
-    quarter = sum(t.numel() for t in tensors) / 4
-    begin = elements = 0
-    for end, t in enumerate(tensors, start=1):
-        elements += t.numel()
-        if elements >= quarter or end == len(tensors):
-            yield slice(begin, end)
-            begin, elements = end, 0
-
-
-def _torch_adam(
-    optimizer: Adam,
-    group: Group,
-    grads: list[Tensor],
-    state: list[list[Tensor]],
-    state_steps: list[Tensor],
-    has_complex: bool,
-    maximize: bool,
-) -> None:
-    """torch's own Adam with the flags of the group."""
-    params, exp_avgs, exp_avg_sqs, max_exp_avg_sqs = state
-    torch_adam(
-        params,
-        grads,
-        exp_avgs,
-        exp_avg_sqs,
-        max_exp_avg_sqs,
-        state_steps,
-        has_complex=has_complex,
-        maximize=maximize,
-        beta1=group["betas"][0],
-        beta2=group["betas"][1],
-        amsgrad=group["amsgrad"],
-        lr=group["lr"],
-        weight_decay=group["weight_decay"],
-        eps=group["eps"],
-        foreach=group["foreach"],
-        capturable=group["capturable"],
-        differentiable=group["differentiable"],
-        fused=group["fused"],
-        decoupled_weight_decay=group["decoupled_weight_decay"],
-        **optimizer._loss_scale(),
-    )
-
-
-def _widened(tensors: list[Tensor]) -> list[Tensor]:
-    """Real views of the tensors, or float32 copies of those in half precision."""
-    return [t.to(torch.promote_types(t.dtype, torch.float32)) for t in map(real_view, tensors)]
-
-
-def _narrow_into(narrow: list[Tensor], wide: list[Tensor]) -> None:
-    """Round float32 copies back into the tensors they were made from; views need nothing."""
-    for t, copy in zip(map(real_view, narrow), wide, strict=True):
-        if copy.dtype != t.dtype:
-            t.copy_(copy)

@@ -20,10 +20,8 @@ import torch
 from torch import Tensor
 
 from gaf.common.errors import GafError
-from gaf.functions import function_type
-from gaf.functions.lift import elementwise, is_dtensor, local_shard, real_values, real_view
+from gaf.functions.lift import is_dtensor, local_shard, real_values, real_view
 from gaf.kernels import native
-from gaf.optim import rules
 from gaf.optim.auto import Auto
 
 KEY = "gaf_auto"
@@ -34,19 +32,16 @@ VECTOR = 0.1  # the size of vectors (biases, gains of norm layers), and of matri
 Group = dict[str, Any]
 
 
-def is_auto(group: Group) -> bool:
-    """Whether a group's alpha and beta are set by Auto."""
-    return group.get("gaf_function") == Auto.name
-
-
 @torch.no_grad()
 def adapt(
+    auto: Any,
     group: Group,
     params: Sequence[Tensor],
     grads: Sequence[Tensor],
-    velocities: Sequence[Tensor | None],
+    columns: Sequence[Sequence[Tensor | None]],
     states: Sequence[Tensor | None],
     *,
+    reference: Any = None,
     hyper: dict[str, Any] | None = None,
     scale: Tensor | None = None,
     skipped: Tensor | None = None,
@@ -54,27 +49,29 @@ def adapt(
     """The states after this step, (n, 3), and each tensor's alpha and beta, (n, 2).
 
     Args:
+        auto: the activation.
         group: the parameter group.
         params: its tensors.
         grads: their gradients.
-        velocities: theirs, None for one that does not exist yet; unused where f acts on the gradient.
+        columns: lists of the rule's states, None for one that does not exist yet; unused where f acts on the
+            gradient.
         states: as kept, None for a tensor seen for the first time.
-        hyper: of :func:`gaf.optim.rules.sgd`; None where f acts on the gradient.
+        reference: the rule; unused where f acts on the gradient.
+        hyper: the rule's numbers, and the placement; None where f acts on the gradient.
         scale: GradScaler's, where the gradients still carry it.
         skipped: GradScaler's found_inf; where it is set the states stay as they are.
     """
-    auto = Auto(*group["gaf_params"])
     home = local_shard(params[0]).device
     if hyper is not None and hyper["placement"] == "gradient":
         hyper = None
     if hyper is not None and any(g.is_sparse for g in grads):
         raise GafError('Auto takes sparse gradients with placement="gradient" only')
-    sampled, quantile = _means(params, grads, None if hyper is None else velocities)
+    sampled, quantile = _means(params, grads, () if hyper is None else columns)
     x = sampled(grads, params)
     if scale is not None:
         x = x / scale.to(x)
     if hyper is not None:
-        x = _behind_momentum(params, x, velocities, hyper, sampled)
+        x = _seen_by_f(reference, params, x, columns, hyper, sampled)
     q = quantile(x, auto.quantile)
     seen = q > 0
     found = torch.stack((torch.where(seen, q, 1.0).log(), seen.to(q)), dim=1)
@@ -99,21 +96,6 @@ def _rate(group: Group) -> Any:
     """The learning rate where f gives the step itself, and 1 where it multiplies f later."""
     lr = group["lr"] if group["gaf_placement"] == "update" else 1.0
     return lr.detach().reshape(()) if isinstance(lr, Tensor) else lr
-
-
-def formulas(factors: Tensor) -> list[Callable[[Tensor], Tensor]]:
-    """Each tensor's f."""
-    formula = function_type(Auto.function).formula
-
-    def made(row: Tensor) -> Callable[[Tensor], Tensor]:
-        def act(x: Tensor) -> Tensor:
-            # in the dtype of x: beside a scalar x a number of more digits would widen the result
-            alpha, beta = row.to(x.device, x.dtype).unbind()
-            return formula(torch, x, alpha, beta)
-
-        return lambda g: elementwise(act, g)
-
-    return [made(row) for row in factors.unbind()]
 
 
 def write(entries: Sequence[dict[str, Any]], new: Tensor) -> None:
@@ -169,14 +151,16 @@ def _numbers(t: Tensor, like: Tensor) -> Tensor:
     return real_view(t).reshape(-1)
 
 
-Sampler = Callable[[Sequence[Tensor], Sequence[Tensor]], Tensor]
+Sampler = Callable[[Sequence[Any], Sequence[Tensor]], Tensor]
 
 
 def _means(
-    params: Sequence[Tensor], grads: Sequence[Tensor], velocities: Sequence[Tensor | None] | None
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    columns: Sequence[Sequence[Tensor | None]],
 ) -> tuple[Sampler, Callable[[Tensor, float], Tensor]]:
     """How to sample and to find quantiles: by the native kernels where they serve the tensors."""
-    lists = [params, grads] if velocities is None else [params, grads, velocities]
+    lists = (params, grads, *columns)
     if not torch.compiler.is_compiling() and native.refusal(Auto.function, *lists) is None:
         return _sampled_in_memory, native.quantiles
     return _sampled, _quantile
@@ -200,10 +184,11 @@ def _sampled(tensors: Sequence[Tensor], like: Sequence[Tensor]) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(rows, True, math.nan).to(wide)
 
 
-def _behind_momentum(
+def _seen_by_f(
+    reference: Callable[..., Any],
     params: Sequence[Tensor],
     g: Tensor,
-    velocities: Sequence[Tensor | None],
+    columns: Sequence[Sequence[Tensor | None]],
     hyper: dict[str, Any],
     sampled: Sampler,
 ) -> Tensor:
@@ -215,19 +200,31 @@ def _behind_momentum(
         seen.append(x.clone())
         return x
 
-    old = [(i, v) for i, v in enumerate(velocities) if v is not None]
-    rows = [i for i, _ in old]
-    v = sampled([v for _, v in old], [params[i] for i in rows]) if old else None
-    if v is None or len(old) == len(params):
-        rules.sgd(w, g, v, tap, **hyper)
+    parts: dict[tuple[bool, ...], list[int]] = {}
+    for i in range(len(params)):
+        parts.setdefault(tuple(column[i] is None for column in columns), []).append(i)
+    if len(parts) == 1:
+        (absent,) = parts
+        rows = [
+            None if none else sampled(c, params) for c, none in zip(columns, absent, strict=True)
+        ]
+        reference(w, g, *rows, tap, **hyper)
         return seen[0]
-    fresh = [i for i, v in enumerate(velocities) if v is None]  # some have just begun
-    v = torch.nn.functional.pad(v, (0, g.shape[1] - v.shape[1]), value=math.nan)  # as wide as all
-    rules.sgd(w[rows], g[rows], v, tap, **hyper)
-    rules.sgd(w[fresh], g[fresh], None, tap, **hyper)
     x = torch.empty_like(g)
-    x[rows], x[fresh] = seen
+    for absent, indices in parts.items():
+        like = [params[i] for i in indices]
+        rows = [
+            None if none else _widened(sampled([column[i] for i in indices], like), g.shape[1])
+            for column, none in zip(columns, absent, strict=True)
+        ]
+        reference(w[indices], g[indices], *rows, tap, **hyper)
+        x[indices] = seen.pop()
     return x
+
+
+def _widened(rows: Tensor, width: int) -> Tensor:
+    """Rows filled up with NaN."""
+    return torch.nn.functional.pad(rows, (0, width - rows.shape[1]), value=math.nan)
 
 
 def _quantile(x: Tensor, quantile: float) -> Tensor:

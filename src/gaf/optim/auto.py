@@ -14,19 +14,20 @@ placement ``update``, where f gives the step itself, :math:`\alpha = \mathrm{ste
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from gaf.common.errors import GafError
+from gaf.functions import Adaptive, register
 from gaf.functions.base import parameter
-from gaf.functions.registry import _read
 
 
-@dataclass(frozen=True)
-class Auto:
+@register
+class Auto(Adaptive):
     """An activation that needs no alpha and beta: it sets them for each tensor, online.
 
     Give it where an activation is given. It is an arctan whose width follows the typical magnitude of
@@ -47,12 +48,8 @@ class Auto:
         Auto(step=0.03, quantile=0.5, decay=0.99, lr=0.1)
     """
 
-    name: ClassVar[str] = "auto"
-    version: ClassVar[int] = 1  # raised when the same text gives other steps: a default counts
-    function: ClassVar[str] = "arctan"  # whose alpha and beta are set
-    placement: ClassVar[str] = (
-        "gradient"  # where none is asked for: behind the momentum it trained worse
-    )
+    function: ClassVar[str] = "arctan"
+    usual_placement: ClassVar[str] = "gradient"  # behind the momentum it trained worse
 
     step: float = 0.03
     quantile: float = 0.5
@@ -73,11 +70,10 @@ class Auto:
             raise GafError(f"Auto: decay must be at least 0 and below 1, got {self.decay}")
 
     @property
-    def params(self) -> tuple[Any, ...]:
-        """The parameters in their order."""
-        return astuple(self)
+    def is_bound(self) -> bool:
+        return self.lr is not None
 
-    def of(self, group: Mapping[str, Any]) -> Auto:
+    def bound_to(self, group: Mapping[str, Any]) -> Auto:
         """The same for a parameter group: a learning rate that is unset is the group's."""
         if self.lr is not None:
             return self
@@ -93,27 +89,9 @@ class Auto:
             )
         return replace(self, lr=float(lr))
 
-    @classmethod
-    def named(cls, text: str) -> Auto | None:
-        """What ``"auto"`` or ``"auto(step=0.1)"`` names; None for a text that names something else.
-
-        Example:
-            >>> Auto.named("auto(0.1)")
-            Auto(step=0.1, quantile=0.5, decay=0.99, lr=None)
-            >>> Auto.named("arctan(0.1, 20)")
-        """
-        if text.partition("(")[0].strip().lower() != cls.name:
-            return None
-        known = ", ".join(field.name for field in fields(cls))
-        refusal = f"cannot read {text!r}: auto takes numbers ({known})"
-        try:
-            _, args, kwargs = _read(ast.parse(text.strip(), mode="eval").body)
-        except (SyntaxError, TypeError, ValueError, MemoryError, RecursionError):
-            raise GafError(refusal) from None
-        try:
-            return cls(*args, **kwargs)  # type: ignore[arg-type]
-        except TypeError:
-            raise GafError(refusal) from None
+    def facts(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        alpha, beta = values
+        return alpha * beta, alpha * math.pi / 2
 
 
 def _whole_rate(group: Mapping[str, Any]) -> Any:

@@ -1,56 +1,160 @@
-"""What our optimizers share: settings per group, checkpoints, and loss-scaling rules."""
+"""What our optimizers share: the step, settings per group, checkpoints, and loss-scaling rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from gaf.common.errors import GafError
-from gaf.functions import Activation
-from gaf.optim import adapt, settings
-from gaf.optim.auto import Auto
+from gaf.functions import Activation, Adaptive, as_activation
+from gaf.functions.lift import refuse_partial
+from gaf.kernels import compiled, foreach, native
+from gaf.optim import _torch, adapt, settings
+from gaf.optim.description import Rule, check_placement
 from gaf.optim.monitor import Monitor
-from gaf.optim.select import check_fused
-from gaf.optim.settings import Group
+from gaf.optim.settings import Acting, Group
+
+Column = Sequence[Tensor | None]
 
 
 class ActivatedOptimizer(torch.optim.Optimizer):
     """Mixed into a torch optimizer, in front of it; the settings live in the parameter groups."""
 
     version: ClassVar[int] = 1  # raised when the same settings and gradients give other weights
+    rule: ClassVar[Rule]
     gaf_monitor: Monitor | None = None
 
-    def _begin(self, activation: Activation | Auto | str | None, placement: str | None) -> None:
+    def _begin(self, activation: Activation | str | None, placement: str | None) -> None:
         """Keep the constructor's setting for the groups that torch's constructor will add."""
-        self._setting = (settings.as_setting(activation), settings.check_placement(placement))
+        self._setting = (as_activation(activation), check_placement(placement))
 
-    def _placement(self, group: Group, placement: str | None) -> str:
-        """The placement for a group that asks for ``placement`` (None: the default)."""
+    def _step_without(self, group: Group) -> None:
+        """The step of a group that has no activation: torch's own."""
         raise NotImplementedError
 
-    def _meaning(self, group: Group) -> str:
-        """What a pure rescaling by ``{slope}`` would amount to in a group."""
+    def _gather(
+        self, group: Group, acting: Acting
+    ) -> tuple[list[Tensor], list[Tensor], dict[str, Column], list[Tensor]]:
+        """Parameters with a gradient, the gradients, states by their keys, and step counters."""
         raise NotImplementedError
 
-    def _begin_observation(self) -> None:
+    @_torch.use_grad_for_differentiable
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Perform one step.
+
+        Args:
+            closure: evaluates the model again and returns the loss.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         if self.gaf_monitor is not None:
             self.gaf_monitor.begin_step()
+        # all groups are read before any is written to
+        actings = [settings.resolve(group, self.rule) for group in self.param_groups]
+        for number, (group, acting) in enumerate(zip(self.param_groups, actings, strict=True)):
+            if acting is None:
+                self._step_without(group)
+            else:
+                self._step_group(number, group, acting)
+        return loss
 
-    def _observing(self) -> bool:
-        return self.gaf_monitor is not None and self.gaf_monitor.due
+    def _step_group(self, number: int | None, group: Group, acting: Acting) -> None:
+        """One group's step by the implementation that it asks for, or that suits it.
 
-    @torch._disable_dynamo
-    def _observe(self, number: int, inputs: Iterable[Tensor], factors: Tensor | None) -> None:
-        group = self.param_groups[number]
-        f = settings.activation_of(group)
-        if self.gaf_monitor is not None and f is not None:
-            skipped = self._loss_scale()["found_inf"]
-            self.gaf_monitor.observe(
-                number, f, inputs, meaning=self._meaning(group), skipped=skipped, factors=factors
+        Args:
+            number: of the group, for a monitor; None where no activation acts.
+            group: the group.
+            acting: what acts in it.
+        """
+        params, grads, states, counters = self._gather(group, acting)
+        hyper = {name: group[name] for name in self.rule.arguments}
+        hyper["placement"] = acting.placement
+        factors = None
+        if acting.adaptive and params:
+            factors = self._adapted(group, acting, params, grads, states, hyper)
+        monitor = self.gaf_monitor
+        if monitor is not None and monitor.due and number is not None:
+            self._observe(number, group, acting, params, grads, states, counters, hyper, factors)
+        if not params:
+            return
+        columns = list(states.values())
+        how = implementation(self.rule, group, acting, params, grads, *columns)
+        if how == "native":
+            values = acting.params if factors is None else factors
+            lists = [params, grads, *columns, *([counters] if self.rule.counts else [])]
+            try:
+                new = getattr(native, self.rule.name)(
+                    *lists, acting.function, values, **hyper, **self._loss_scale()
+                )
+            except native.Tangled:
+                if group["fused"]:
+                    raise
+                how = without_kernels(self.rule, group, params, grads)
+        if how == "compiled":
+            new = compiled.step(
+                *(self.rule.reference, acting.kind.formula, params, grads, columns, counters),
+                acting.params if factors is None else factors,
+                hyper,
+                **self._loss_scale(),
             )
+        elif how != "native":
+            counts = None
+            if self.rule.counts:
+                counts = _counted(counters, group)
+            fs = acting.formulas(len(params), factors)
+            run = foreach.step if how == "foreach" else one_by_one
+            new = run(self.rule.reference, params, grads, columns, fs, counts, **hyper)
+        self._carry(group, params, states, new)
+
+    def _carry(
+        self, group: Group, params: list[Tensor], states: dict[str, Column], new: Sequence[Column]
+    ) -> None:
+        """Keep states that are new tensors; those that exist are carried on in place."""
+        for (key, old), column in zip(states.items(), new, strict=True):
+            if column[0] is None:  # a state that the group does not have
+                continue
+            # where autograd needs the old ones, all are new
+            if group["differentiable"] or type(None) in set(map(type, old)):
+                if self._skipping():
+                    return
+                for p, t in zip(params, column, strict=True):
+                    self.state[p][key] = t
+
+    @_torch.disable_dynamo
+    def _observe(
+        self,
+        number: int,
+        group: Group,
+        acting: Acting,
+        params: list[Tensor],
+        grads: list[Tensor],
+        states: dict[str, Column],
+        counters: list[Tensor],
+        hyper: dict[str, Any],
+        factors: Tensor | None,
+    ) -> None:
+        scale, skipped = self._loss_scale().values()
+        if scale is not None:
+            grads = [unscaled(g, scale) for g in grads]
+        inputs: Sequence[Tensor] | Iterator[Tensor] = grads
+        if acting.placement != "gradient":
+            counts = [counter + 1 for counter in counters] if self.rule.counts else None
+            columns = list(states.values())
+            inputs = seen_by_f(self.rule.reference, params, grads, columns, counts, **hyper)
+        assert self.gaf_monitor is not None
+        self.gaf_monitor.observe(
+            number,
+            acting.activation,
+            inputs,
+            meaning=self.rule.meaning(group, acting.placement),
+            skipped=skipped,
+            factors=factors,
+        )
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; it may carry ``activation`` and ``placement`` of its own."""
@@ -60,23 +164,23 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             if "gaf_function" in group:
                 activation = settings.activation_of(group)
                 placement = group["gaf_placement"]
-            activation = settings.as_setting(group.pop("activation", activation))
-            placement = settings.check_placement(group.pop("placement", placement))
-            if isinstance(activation, Auto):
-                activation = activation.of({**self.defaults, **group})
-                if {**self.defaults, **group}["differentiable"]:
+            activation = as_activation(group.pop("activation", activation))
+            placement = check_placement(group.pop("placement", placement))
+            whole = {**self.defaults, **group}
+            if isinstance(activation, Adaptive):
+                activation = activation.bound_to(whole)
+                if whole["differentiable"]:
                     raise GafError(
-                        "Auto reads its alpha and beta off the gradients, which autograd does not follow: "
-                        "leave differentiable=False, or give a function with fixed values"
+                        f"{type(activation).__name__} reads its values off the gradients, which autograd "
+                        "does not follow: leave differentiable=False, or give a function with fixed values"
                     )
-                placement = placement or Auto.placement
             if activation is not None:
-                placement = self._placement({**self.defaults, **group}, placement)
+                placement = settings.placement_of(whole, activation, self.rule, placement)
             settings.store(group, activation, placement)
             param_group = group
         super().add_param_group(param_group)
         try:
-            check_fused(self.param_groups[-1])
+            check_fused(self.rule, self.param_groups[-1])
         except RuntimeError:
             self.param_groups.pop()
             raise
@@ -84,7 +188,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_setting": self._setting}
 
-    @torch._disable_dynamo
+    @_torch.disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a checkpoint of ours or of torch.optim (which leaves the activation as it is).
 
@@ -109,46 +213,155 @@ class ActivatedOptimizer(torch.optim.Optimizer):
     def _step_supports_amp_scaling(self, value: bool) -> None:
         """torch's constructor sets this for ``fused=True``; here it follows from the groups."""
 
-    def _loss_scale(self) -> dict[str, Any]:
-        """What GradScaler tells a fused step."""
-        return {name: getattr(self, name, None) for name in ("grad_scale", "found_inf")}
-
-    def _unscaled(self, grads: list[Tensor]) -> list[Tensor]:
-        """The gradients as f sees them."""
-        scale = self._loss_scale()["grad_scale"]
-        return grads if scale is None else [unscaled(g, scale) for g in grads]
-
     def _adapted(
         self,
         group: Group,
+        acting: Acting,
         params: list[Tensor],
         grads: list[Tensor],
-        velocities: Sequence[Tensor | None] = (),
-        hyper: dict[str, Any] | None = None,
-    ) -> Tensor | None:
-        """Let Auto see the step; returns each tensor's alpha and beta, None for any other function."""
-        if not adapt.is_auto(group) or not params:
-            return None
+        states: dict[str, Column],
+        hyper: dict[str, Any],
+    ) -> Tensor:
+        """Let an adaptive activation see the step; returns each tensor's values."""
         entries = [self.state[p] for p in params]
-        told = self._loss_scale()
+        scale, skipped = self._loss_scale().values()
         new, factors = adapt.adapt(
+            acting.activation,
             group,
             params,
             grads,
-            velocities,
+            list(states.values()),
             [entry.get(adapt.KEY) for entry in entries],
+            reference=self.rule.reference,
             hyper=hyper,
-            scale=told["grad_scale"],
-            skipped=told["found_inf"],
+            scale=scale,
+            skipped=skipped,
         )
         if all(adapt.KEY in entry for entry in entries) or not self._skipping():
             adapt.write(entries, new)
         return factors
 
+    def _loss_scale(self) -> dict[str, Tensor | None]:
+        """What :class:`torch.amp.GradScaler` writes on an optimizer whose step unscales by itself."""
+        return {name: getattr(self, name, None) for name in ("grad_scale", "found_inf")}
+
     def _skipping(self) -> bool:
-        """Whether GradScaler found an inf, so that torch's fused kernels have written nothing."""
+        """Whether GradScaler found an inf, so that fused kernels have written nothing."""
         found_inf = getattr(self, "found_inf", None)
         return found_inf is not None and found_inf.item() > 0
+
+
+def implementation(rule: Rule, group: Group, acting: Acting, *lists: Column) -> str:
+    """``"native"``, ``"compiled"``, ``"foreach"`` or ``"single"`` for a group with an activation.
+
+    ``foreach=`` and ``fused=`` mean what they mean in torch.optim. Unset, the fastest that needs no compiling
+    when it is first called: native kernels, else foreach where torch would, else one tensor at a time.
+
+    Args:
+        rule: the optimizer's.
+        group: the parameter group.
+        acting: what acts in it.
+        lists: its parameters, gradients and states, as parallel lists.
+    """
+    fused, foreach_asked = group["fused"], group["foreach"]
+    if fused or (fused is None and foreach_asked is None):
+        reason = None
+        if not rule.native:
+            reason = f"{rule.name} has no native kernel"
+        elif group["differentiable"]:
+            reason = "a fused step is not differentiable"
+        elif torch.compiler.is_compiling():
+            reason = None if fused else "torch.compile fuses the step by itself"
+        elif group.get("capturable"):  # torch.compile sets it by itself
+            reason = "the native kernels cannot be captured in a CUDA graph"
+        reason = reason or native.refusal(acting.function, *lists, params=acting.params)
+        if reason is None:
+            return "native"
+        if fused:
+            if not (group["differentiable"] or torch.compiler.is_compiling()):
+                reason = compiled.refusal(*lists)
+            if reason is not None:
+                raise RuntimeError(
+                    f"`fused=True` cannot be honoured: {reason}; leave `fused` unset"
+                )
+            return "compiled"
+    refuse_partial(lists[1])  # the kernels have done so
+    return without_kernels(rule, group, lists[0], lists[1])
+
+
+def without_kernels(rule: Rule, group: Group, params: Column, grads: Column) -> str:
+    """``"foreach"`` or ``"single"``."""
+    if group["differentiable"] or any(t is not None and t.is_sparse for t in grads):
+        return "single"
+    if rule.counts and (group.get("capturable") or torch.compiler.is_compiling()):
+        return "single"  # each tensor's count is a tensor of its own
+    wanted = group["foreach"]
+    if wanted is None:
+        wanted = _torch.wants_foreach(params)  # type: ignore[arg-type]
+    return "foreach" if wanted and params else "single"
+
+
+def check_fused(rule: Rule, group: Group) -> None:
+    """Refuse ``fused=True`` for a group that nothing fused can serve, as early as its parameters are known.
+
+    Those on the meta device have no memory yet, and are refused by the step, as in torch.
+    """
+    acting = settings.resolve(group, rule)
+    if group["fused"] and acting is not None:
+        if group["foreach"]:
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        params = [p for p in group["params"] if not p.is_meta]
+        implementation(rule, group, acting, params, [None] * len(params))
+
+
+def _counted(counters: list[Tensor], group: Group) -> list[Any]:
+    """The number of each tensor's step, from 1; as a tensor where it must stay on its device."""
+    if group["differentiable"] or group.get("capturable") or torch.compiler.is_compiling():
+        for counter in counters:
+            counter += 1
+        return list(counters)
+    torch._foreach_add_(counters, 1)
+    return [counter.item() for counter in counters]
+
+
+def one_by_one(
+    rule: Callable[..., tuple[Any, ...]],
+    ws: Sequence[Tensor],
+    gs: Sequence[Tensor],
+    states: Sequence[Column],
+    fs: Sequence[Callable[[Tensor], Tensor]],
+    counts: Sequence[Any] | None,
+    **hyper: Any,
+) -> list[Column]:
+    """What :func:`gaf.kernels.foreach.step` does, one tensor after the other."""
+    rows = []
+    for i, (w, g, f) in enumerate(zip(ws, gs, fs, strict=True)):
+        numbers = hyper if counts is None else {**hyper, "step": counts[i]}
+        rows.append(rule(w, g, *(column[i] for column in states), f, **numbers))
+    return list(zip(*rows, strict=True))
+
+
+def seen_by_f(
+    rule: Callable[..., tuple[Any, ...]],
+    ws: Sequence[Tensor],
+    gs: Sequence[Tensor],
+    states: Sequence[Column],
+    counts: Sequence[Any] | None,
+    **hyper: Any,
+) -> Iterator[Tensor]:
+    """What f is going to see, by running the reference on copies."""
+    seen: list[Tensor] = []
+
+    def tap(x: Tensor) -> Tensor:
+        seen.append(x)
+        return x.clone()  # what follows f does not matter here
+
+    for i, (w, g) in enumerate(zip(ws, gs, strict=True)):
+        numbers = hyper if counts is None else {**hyper, "step": counts[i]}
+        row = [column[i] for column in states]
+        copies = [None if t is None else t.clone() for t in row]
+        rule(w.detach().clone(), g, *copies, tap, **numbers)
+        yield seen.pop()
 
 
 def unscaled(g: Tensor, scale: Tensor) -> Tensor:

@@ -12,15 +12,15 @@ from torch import nn
 from torch.optim.optimizer import ParamsT
 
 from gaf.common.errors import GafError
-from gaf.functions import Activation
-from gaf.optim import settings
+from gaf.functions import Activation, as_activation
 from gaf.optim.activate import OWN, activate_groups
 from gaf.optim.adam import Adam, AdamW
-from gaf.optim.auto import Auto
 from gaf.optim.base import ActivatedOptimizer
+from gaf.optim.description import check_placement
+from gaf.optim.lion import Lion
 from gaf.optim.sgd import SGD
 
-OURS: dict[str, type[ActivatedOptimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
+OURS: dict[str, type[ActivatedOptimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW, "lion": Lion}
 
 # OPTIMIZER[+FUNCTION][@PLACEMENT]; a function may hold a plus of its own, as in tanh(1e+2, 3).
 _NAME = re.compile(
@@ -33,7 +33,7 @@ def create_optimizer(name: str, params: ParamsT, **arguments: Any) -> torch.opti
 
     Args:
         name: an optimizer, a ``+`` and a function, an ``@`` and a placement; the last two may be left out.
-            ``sgd``, ``adam`` and ``adamw`` are ours, any other of torch.optim is served by
+            ``sgd``, ``adam``, ``adamw`` and ``lion`` are ours, any other of torch.optim is served by
             :func:`gaf.activate`, in whatever case of letters.
         params: what torch's optimizers take: parameters, or groups of them.
         **arguments: of the optimizer, such as ``lr``.
@@ -79,7 +79,7 @@ def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
     return make_activated
 
 
-def read_name(name: str) -> tuple[str, Activation | Auto | None, str | None]:
+def read_name(name: str) -> tuple[str, Activation | None, str | None]:
     """Optimizer, function and placement; each of the last two is None where it is not named."""
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
@@ -88,12 +88,12 @@ def read_name(name: str) -> tuple[str, Activation | Auto | None, str | None]:
             "'sgd+arctan(0.1, 20)@momentum'"
         )
     function, placement = match["function"], match["placement"]
-    f = None if function is None else settings.as_setting(function)
+    f = None if function is None else as_activation(function)
     if f is None and placement is not None:
         raise GafError(
             f"{name!r} names a placement and no function: write 'sgd+arctan@{placement}'"
         )
-    return match["optimizer"].lower(), f, settings.check_placement(placement)
+    return match["optimizer"].lower(), f, check_placement(placement)
 
 
 def _of_torch(name: str) -> type[torch.optim.Optimizer]:

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from gaf.functions import Activation, as_activation
+from gaf.functions import Activation, Adaptive, as_activation
 from gaf.functions.lift import real_values
 from gaf.kernels import native
-from gaf.optim import settings
-from gaf.optim.auto import Auto
 from gaf.optim.monitor import Monitor
 from gaf.optim.sharding import on_any_process
 
@@ -51,11 +49,12 @@ def activate_grad_(
         >>> w.grad
         tensor([ 0.7616, -1.0000])
     """
-    if isinstance(settings.as_setting(activation), Auto):
-        raise TypeError(
-            "Auto remembers steps, a function cannot: use gaf.activate(optimizer, gaf.Auto())"
-        )
     f = as_activation(activation)
+    if isinstance(f, Adaptive):
+        name = type(f).__name__
+        raise TypeError(
+            f"{name} remembers steps, a function cannot: use gaf.activate(optimizer, gaf.{name}())"
+        )
     if f is None:
         raise TypeError("activate_grad_ needs an activation such as gaf.Arctan(0.1, 20), got None")
     if isinstance(parameters, Tensor):

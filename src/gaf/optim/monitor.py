@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from gaf.common.errors import GafError
-from gaf.functions import Activation
+from gaf.functions import Activation, Adaptive, function_type
 from gaf.functions.lift import real_values
-from gaf.optim import adapt
-from gaf.optim.auto import Auto
+from gaf.optim.adapt import spacing
+from gaf.optim.settings import lifted
 
 NEAR = 0.95  # within 5 %: of the line slope * g ("linear"), of the bound ("saturated")
 
@@ -120,7 +120,7 @@ a learning rate times 2.
     def observe(
         self,
         group: int,
-        f: Activation | Auto,
+        f: Activation,
         inputs: Iterable[Tensor],
         *,
         meaning: str = "gradients times {slope}",
@@ -135,11 +135,11 @@ a learning rate times 2.
             inputs: its inputs; they are not modified.
             meaning: what a pure rescaling by ``{slope}`` amounts to here.
             skipped: GradScaler's found_inf; a record of a skipped step is dropped when read.
-            factors: alpha and beta of each input, where Auto has set them; None without inputs.
+            factors: the values of each input where f adapts; None without inputs.
         """
         if not self.due:
             return
-        slope = None if isinstance(f, Auto) else f.slope  # Auto's is each tensor's own
+        slope = None if isinstance(f, Adaptive) else f.slope  # or each tensor's own
         head = {
             "step": self._steps,
             "group": group,
@@ -149,11 +149,13 @@ a learning rate times 2.
             if slope is None
             else meaning.format(slope=f"{slope:g}"),
         }
-        if isinstance(f, Auto):
-            acting = map(_set_by_auto, () if factors is None else factors)
+        if isinstance(f, Adaptive):
+            formula = function_type(f.function).formula
+            rows = () if factors is None else factors
+            curves = [(lifted(formula, row), *f.facts(row)) for row in rows]
         else:
-            acting = itertools.repeat(_acting(f))
-        figures = _figures(acting, inputs, self.quantiles, self.sample, self.histogram, skipped)
+            curves = itertools.repeat((f, f.slope, f.bound))
+        figures = _figures(curves, inputs, self.quantiles, self.sample, self.histogram, skipped)
         self._pending.append((head, figures))
 
     @property
@@ -274,22 +276,11 @@ def _histogram(a: Tensor) -> Tensor:
 
 
 # A function with its slope and its bound, which may be numbers or tensors on the device.
-Acting = tuple[Callable[[Tensor], Tensor], Any, Any]
-
-
-def _acting(f: Activation) -> Acting:
-    return f, f.slope, f.bound
-
-
-def _set_by_auto(factors: Tensor) -> Acting:
-    """Auto's function for one tensor."""
-    (f,) = adapt.formulas(factors[None])
-    alpha, beta = factors
-    return f, alpha * beta, alpha * math.pi / 2  # of arctan
+Curve = tuple[Callable[[Tensor], Tensor], Any, Any]
 
 
 def _figures(
-    acting: Iterable[Acting],
+    curves: Iterable[Curve],
     inputs: Iterable[Tensor],
     quantiles: tuple[float, ...],
     sample: int,
@@ -298,14 +289,14 @@ def _figures(
 ) -> Tensor:
     """All figures of one record in one tensor, on the device of the inputs."""
     values = [v.flatten() for v in map(real_values, inputs)]
-    stride = adapt.spacing(*(v.numel() for v in values), sample=sample)
+    stride = spacing(*(v.numel() for v in values), sample=sample)
     device = values[0].device if values else torch.device("cpu")
     counts = torch.zeros(4 + len(SHARES), dtype=torch.float64, device=device)
     if skipped is not None:
         counts[0] = skipped
     largest = torch.zeros((), dtype=torch.float64, device=device)
     samples = []
-    for v, (f, slope, bound) in zip(values, acting, strict=False):
+    for v, (f, slope, bound) in zip(values, curves, strict=False):
         x = v.to(device=device, dtype=torch.promote_types(v.dtype, torch.float32))
         y, a = f(x).abs(), x.abs()
         finite = torch.isfinite(x)

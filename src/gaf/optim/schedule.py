@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gaf.common.errors import GafError
-from gaf.optim.settings import type_of
+from gaf.functions import function_type
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class ParamScheduler:
                 value * self.factors[name](self.last_step) if name in self.factors else value
                 for name, value in zip(_names(group), base, strict=True)
             )
-            f = type_of(group["gaf_function"])(*params)  # refuses values f does not allow
+            f = function_type(group["gaf_function"])(*params)  # refuses values f does not allow
             group["gaf_params"] = f.params
 
     def get_last_params(self) -> list[tuple[float, ...] | None]:
@@ -132,4 +132,4 @@ class ParamScheduler:
 
 
 def _names(group: dict[str, Any]) -> list[str]:
-    return [field.name for field in fields(type_of(group["gaf_function"]))]
+    return [field.name for field in fields(function_type(group["gaf_function"]))]

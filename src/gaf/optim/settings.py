@@ -7,21 +7,20 @@ floats) and ``gaf_placement``. Plain values can be scheduled, saved, and loaded 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gaf.common.errors import GafError
-from gaf.functions import Activation, as_activation, function_type
+from gaf.functions import Activation, Adaptive, as_activation, function_type
 from gaf.functions.lift import elementwise
-from gaf.optim import adapt
-from gaf.optim.auto import Auto
-from gaf.optim.rules import PLACEMENTS
+from gaf.functions.registry import REGISTERED
+from gaf.optim.description import Rule, check_placement
 
 Group = dict[str, Any]
 
@@ -37,31 +36,59 @@ VELOCITY = {
 }
 
 
-def as_setting(value: Activation | Auto | str | None) -> Activation | Auto | None:
-    """An activation, Auto, the name of either, or None, as users may pass it."""
-    if isinstance(value, Auto):
-        return value
-    return (Auto.named(value) if isinstance(value, str) else None) or as_activation(value)
+@dataclass(frozen=True)
+class Acting:
+    """What acts in one group in one step: its keys, read once.
+
+    ``function``, the class ``kind`` and ``params`` are what a kernel computes. An activation that adapts has no ``params`` here:
+    they come with the step, as ``factors``, a row for each tensor. ``activation`` is None for a formula that
+    a rule has by itself. What was set by hand is not ``complete``: something is to be read off the group.
+    """
+
+    activation: Any
+    placement: str
+    function: str
+    kind: Any
+    params: tuple[float, ...]
+    adaptive: bool = False
+    complete: bool = True
+
+    def formulas(self, count: int, factors: Tensor | None) -> list[Callable[[Tensor], Tensor]]:
+        """f of each of ``count`` tensors."""
+        formula = self.kind.formula
+        if factors is None:
+            return [lifted(formula, self.params)] * count
+        return [lifted(formula, row) for row in factors.unbind()]
 
 
-def as_function(value: Activation | Auto | str | None, framework: str) -> Activation:
-    """The same for a framework that offers functions with fixed values only."""
-    f = as_setting(value)
-    if isinstance(f, Auto):
+def lifted(
+    formula: Callable[..., Tensor], params: tuple[float, ...] | Tensor
+) -> Callable[[Tensor], Tensor]:
+    """f on any kind of tensor, from plain values (no object to build, so torch.compile can)."""
+
+    def act(x: Tensor) -> Tensor:
+        # a row in the dtype of x: beside a scalar x a number of more digits would widen the result
+        values = params.to(x.device, x.dtype).unbind() if isinstance(params, Tensor) else params
+        y = formula(torch, x, *values)
+        return y.clone() if y is x else y  # the rules write into f(g), never into g
+
+    return lambda g: elementwise(act, g)
+
+
+def as_function(value: Activation | str | None, framework: str) -> Activation:
+    """An activation as users may pass it, where functions with fixed values only are offered."""
+    f = as_activation(value)
+    if isinstance(f, Adaptive):
         raise TypeError(
-            f"gaf.Auto is not offered for {framework}: give a function such as gaf.Arctan(0.1, 20)"
+            f"gaf.{type(f).__name__} is not offered for {framework}: give a function such as "
+            "gaf.Arctan(0.1, 20)"
         )
     if f is None:
         raise TypeError("activate needs an activation such as gaf.Arctan(0.1, 20), got None")
     return f
 
 
-def type_of(name: str) -> type[Activation] | type[Auto]:
-    """The class that ``gaf_function`` names."""
-    return Auto if name == Auto.name else function_type(name)
-
-
-def store(group: Group, activation: Activation | Auto | None, placement: str | None) -> None:
+def store(group: Group, activation: Activation | None, placement: str | None) -> None:
     """Write an activation and where it acts into a group."""
     off = activation is None
     group["gaf_function"] = None if off else activation.name
@@ -75,7 +102,7 @@ def remove(group: Group) -> None:
         group.pop(key, None)
 
 
-def activation_of(group: Group) -> Activation | Auto | None:
+def activation_of(group: Group) -> Activation | None:
     """The activation a group describes, as a value; refuses values that describe none.
 
     Example:
@@ -84,125 +111,95 @@ def activation_of(group: Group) -> Activation | Auto | None:
         >>> gaf.activation_of(opt.param_groups[0])
         Tanh(alpha=0.2, beta=10.0)
     """
-    try:
-        return _read(group)
-    except (TypeError, ValueError) as error:
-        raise _unreadable("a parameter group's", group, error) from None
+    acting = _read("a parameter group's", group)
+    return None if acting is None else acting.activation
 
 
-def is_active(group: Group, placements: Sequence[str] = ("gradient",)) -> bool:
-    """Whether the group has an activation.
+def resolve(group: Group, rule: Rule) -> Acting | None:
+    """What acts in a group, or None.
 
-    What was set by hand is checked, and completed as a constructor does it: Auto by its learning rate, a
-    function without a placement by the usual one of ``placements``, those that the optimizer takes.
+    What was set by hand is checked, and completed as a constructor does it: an adaptive activation by what it
+    reads off the group, a function without a placement by the rule's usual one.
     """
-    f = activation_of(group)
-    if f is not None and group.get("gaf_placement") is None:
-        group["gaf_placement"] = _usual_placement(group, f, placements)
-    if isinstance(f, Auto) and f.lr is None:
-        f = f.of(group)
-        store(group, f, group["gaf_placement"])
+    try:  # most steps read what the step before has read
+        name, params, placement = map(group.get, KEYS)
+        acting = None if name is None else _acting_once(name, params, placement, REGISTERED[0])
+    except (TypeError, ValueError):  # not hashable, or to be refused: by name below
+        acting = _read("a parameter group's", group)
+    if acting is not None and not acting.complete:
+        f = acting.activation
+        if isinstance(f, Adaptive):
+            f = f.bound_to(group)
+        assert f is not None
+        store(group, f, placement_of(group, f, rule, group.get("gaf_placement")))
+        acting = _read("a parameter group's", group)
     # ZeroRedundancyOptimizer copies the arguments it was made with into the groups before each step.
-    if "activation" in group and not _says(group["activation"], f):
+    if "activation" in group and not _says(group["activation"], group, acting):
         raise GafError(
             'a parameter group\'s "activation" is read when the group is added; later set '
             'group["gaf_function"] and group["gaf_params"], or use gaf.ParamScheduler'
         )
-    if f is not None and group["gaf_placement"] not in placements:
-        check_placement(group["gaf_placement"])
+    if acting is not None and acting.placement not in rule.placements:
+        check_placement(acting.placement)
         raise GafError(
-            f"gaf_placement was set to {group['gaf_placement']!r}, and the optimizer takes "
-            f"{' or '.join(map(repr, placements))} only"
+            f"gaf_placement was set to {acting.placement!r}, and the optimizer takes "
+            f"{' or '.join(map(repr, rule.placements))} only"
         )
-    return f is not None
+    return acting
 
 
-def _read(group: Group) -> Activation | Auto | None:
-    """The activation a group describes."""
-    name, params = group.get("gaf_function"), group.get("gaf_params")
+def placement_of(group: Mapping[str, Any], f: Activation, rule: Rule, placement: str | None) -> str:
+    """Where f acts in a group that asks for ``placement`` (None: the usual one)."""
+    if placement is None and isinstance(f, Adaptive) and f.usual_placement in rule.placements:
+        placement = f.usual_placement
+    return rule.place(group, placement)
+
+
+def _read(whose: str, group: Group) -> Acting | None:
+    """A group's three keys as one value."""
+    name = group.get("gaf_function")
     if name is None:
         return None
+    try:
+        return _acting(name, group.get("gaf_params"), group.get("gaf_placement"))
+    except (TypeError, ValueError) as error:
+        raise _unreadable(whose, group, error) from None
+
+
+def _unreadable(whose: str, group: Group, reason: object) -> GafError:
+    entries = ", ".join(f"{key}={group.get(key)!r}" for key in KEYS)
+    return GafError(f"{whose} activation ({entries}) cannot be read: {reason}")
+
+
+def _acting(name: Any, params: Any, placement: Any) -> Acting:
     if not isinstance(name, str):
         raise TypeError(f"gaf_function is a name or None, got {type(name).__name__}")
     if not isinstance(params, tuple | list):
         raise TypeError(f"gaf_params is a tuple of numbers, got {type(params).__name__}")
-    make = _made if torch.compiler.is_compiling() else _made_once
-    return make(type_of(name), *params)
-
-
-def _made(kind: type[Activation] | type[Auto], *params: float) -> Activation | Auto:
+    kind = function_type(name)
     names = kind.__match_args__  # of the fields; torch.compile does not follow dataclasses.fields
     if len(params) != len(names):
         raise GafError(f"{kind.name} takes ({', '.join(names)}), got {len(params)} values")
-    return kind(*params)
+    f = kind(*params)
+    placed = placement is not None
+    if isinstance(f, Adaptive):  # its factors are within the kernels' range by themselves
+        inner = function_type(f.function)
+        return Acting(f, placement, f.function, inner, (), True, placed and f.is_bound)
+    return Acting(f, placement, f.name, kind, f.params, False, placed)
 
 
-_made_once = functools.lru_cache(_made)  # most steps read what the step before has read
+@functools.lru_cache
+def _acting_once(name: Any, params: Any, placement: Any, registered: int) -> Acting:
+    """What is read; a class that is registered again is read again."""
+    return _acting(name, params, placement)
 
 
-def _unreadable(whose: str, group: Group, error: Exception) -> GafError:
-    entries = ", ".join(f"{key}={group.get(key)!r}" for key in KEYS)
-    return GafError(f"{whose} activation ({entries}) cannot be read: {error}")
-
-
-def _usual_placement(group: Group, f: Activation | Auto, placements: Sequence[str]) -> str:
-    if isinstance(f, Auto):
-        return Auto.placement
-    return sgd_placement(group["momentum"], None) if "momentum" in placements else "gradient"
-
-
-def _says(given: Activation | Auto | str | None, held: Activation | Auto | None) -> bool:
-    """Whether a group that was given this holds that."""
-    f = as_setting(given)
-    if isinstance(f, Auto) and isinstance(held, Auto):
-        f = f.of({"lr": held.lr})
-    return f == held
-
-
-def formulas_of(
-    group: Group, count: int, factors: Tensor | None
-) -> list[Callable[[Tensor], Tensor]]:
-    """f of each of the group's tensors; ``factors`` is what Auto has set."""
-    return [_formula(group)] * count if factors is None else adapt.formulas(factors)
-
-
-def kernel_of(group: Group) -> tuple[str, tuple[float, ...]]:
-    """The function that a kernel computes, and what is known of its parameters before a step."""
-    if adapt.is_auto(group):
-        return Auto.function, ()  # within the kernels' range by themselves
-    return group["gaf_function"], group["gaf_params"]
-
-
-def _formula(group: Group) -> Callable[[Tensor], Tensor]:
-    """The group's f on tensors, from its plain values (no object to build, so torch.compile can)."""
-    formula, params = function_type(group["gaf_function"]).formula, group["gaf_params"]
-
-    def act(x: Tensor) -> Tensor:
-        y = formula(torch, x, *params)
-        return y.clone() if y is x else y  # the rules write into f(g), never into g
-
-    return lambda g: elementwise(act, g)
-
-
-def check_placement(placement: str | None) -> str | None:
-    """Refuse a placement that does not exist, naming the nearest."""
-    if placement is None or placement in PLACEMENTS:
-        return placement
-    near = difflib.get_close_matches(str(placement), PLACEMENTS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"it is one of {', '.join(PLACEMENTS)}"
-    raise GafError(f"unknown placement {placement!r}; {hint}")
-
-
-def sgd_placement(momentum: float, placement: str | None) -> str:
-    """Where f acts in SGD: behind the velocity if there is one, unless another placement is asked for."""
-    if placement is None:
-        return "momentum" if momentum > 0 else "gradient"
-    if placement == "momentum" and not momentum > 0:
-        raise GafError(
-            f'placement="momentum" needs a momentum above 0, got momentum={momentum}; set one, or use '
-            'placement="gradient"'
-        )
-    return placement
+def _says(given: Activation | str | None, group: Group, acting: Acting | None) -> bool:
+    """Whether a group that was given this has that."""
+    f = as_activation(given)
+    if isinstance(f, Adaptive) and acting is not None and acting.adaptive:
+        f = f.bound_to(group)
+    return f == (None if acting is None else acting.activation)
 
 
 def adapt_checkpoint(groups: list[Group], state_dict: dict[str, Any]) -> dict[str, Any]:
@@ -238,17 +235,18 @@ def adapt_checkpoint(groups: list[Group], state_dict: dict[str, Any]) -> dict[st
 
 def _check_saved(saved: Group) -> None:
     """Refuse settings that no optimizer of ours can have written, before they reach a step."""
+    whose = "the checkpoint's"
+    if any(key not in saved for key in KEYS):
+        raise _unreadable(whose, saved, "a key is missing")
     try:
-        if any(key not in saved for key in KEYS):
-            raise GafError("a key is missing")
         check_placement(saved["gaf_placement"])
-        f = _read(saved)
-        if (f is None) != (saved["gaf_placement"] is None):
-            raise GafError("a function and its placement go together")
-        if isinstance(f, Auto) and f.lr is None:
-            raise GafError("its learning rate is missing")
-    except (TypeError, ValueError) as error:
-        raise _unreadable("the checkpoint's", saved, error) from None
+    except ValueError as error:
+        raise _unreadable(whose, saved, error) from None
+    acting = _read(whose, saved)
+    if (acting is None) != (saved["gaf_placement"] is None):
+        raise _unreadable(whose, saved, "a function and its placement go together")
+    if acting is not None and not acting.complete:
+        raise _unreadable(whose, saved, "its learning rate is missing")
 
 
 def _bake_learning_rate(saved: Group, state: dict[Any, Any]) -> None:

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
+from torch.optim.optimizer import ParamsT
 from torch.optim.sgd import sgd as torch_sgd
 
 from gaf.functions import Activation
-from gaf.kernels import foreach
-from gaf.kernels.native import Tangled
 from gaf.optim import rules
-from gaf.optim.auto import Auto
-from gaf.optim.base import ActivatedOptimizer
-from gaf.optim.select import implementation, kernels, without_kernels
-from gaf.optim.settings import (
-    VELOCITY,
-    Group,
-    formulas_of,
-    is_active,
-    kernel_of,
-    sgd_placement,
-)
+from gaf.optim.base import ActivatedOptimizer, Column
+from gaf.optim.description import Rule
+from gaf.optim.settings import VELOCITY, Acting, Group
+
+_ARGUMENTS = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")
+
+
+def _usual_placement(group: Mapping[str, Any]) -> str:
+    """Behind the velocity if there is one."""
+    return "momentum" if group["momentum"] > 0 else "gradient"
+
+
+def _control(group: Mapping[str, Any], placement: str) -> dict[str, int]:
+    """lr times the slope; on the gradient the decay, which f does not see, is divided by it."""
+    apart = placement == "gradient" and group["weight_decay"] != 0
+    return {"lr": 1, "weight_decay": -1} if apart else {"lr": 1}
+
+
+def _refusal(group: Mapping[str, Any], placement: str) -> str | None:
+    momentum = group["momentum"]
+    if placement == "momentum" and not momentum > 0:
+        return (
+            f'placement="momentum" needs a momentum above 0, got momentum={momentum}; set one, or use '
+            'placement="gradient"'
+        )
+    return None
 
 
 class SGD(ActivatedOptimizer, torch.optim.SGD):
@@ -50,6 +63,16 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         Liu et al., "Activated Gradients for Deep Neural Networks", Algorithm 1 (``"update"``).
     """
 
+    rule = Rule(
+        name="sgd",
+        arguments=_ARGUMENTS,
+        placements=rules.PLACEMENTS,
+        usual_placement=_usual_placement,
+        control=_control,
+        refusal=_refusal,
+        native=True,
+    )
+
     def __init__(
         self,
         params: ParamsT,
@@ -63,7 +86,7 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         foreach: bool | None = None,
         differentiable: bool = False,
         fused: bool | None = None,
-        activation: Activation | Auto | str | None = None,
+        activation: Activation | str | None = None,
         placement: str | None = None,
     ) -> None:
         self._begin(activation, placement)
@@ -80,151 +103,38 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
             fused=fused,
         )
 
-    def _placement(self, group: Group, placement: str | None) -> str:
-        return sgd_placement(group["momentum"], placement)
-
     def _gather(
-        self,
-        group: Group,
-        params: list[Tensor],
-        grads: list[Tensor],
-        velocities: list[Tensor | None],
-    ) -> bool:
+        self, group: Group, acting: Acting
+    ) -> tuple[list[Tensor], list[Tensor], dict[str, Column], list[Tensor]]:
         """What torch's ``_init_group`` does, for a group with an activation.
 
         Under its own name torch.compile runs it, and knows of a velocity only if the first parameter of all
         has one: without a gradient there, the velocities of the others would begin anew at every step.
         """
-        for p in group["params"]:
-            grad = p.grad
-            if grad is not None:
-                params.append(p)
-                grads.append(grad)
-        if group["momentum"] != 0:
-            state, key = self.state, VELOCITY[group["gaf_placement"]]
-            velocities.extend([state[p].get(key) for p in params])
-        return False  # whether a gradient is sparse matters to torch's own rule only
+        params = [p for p in group["params"] if p.grad is not None]
+        grads = [p.grad for p in params]
+        key = VELOCITY[acting.placement]
+        if group["momentum"] == 0:
+            return params, grads, {key: [None] * len(params)}, []
+        state = self.state
+        return params, grads, {key: [state[p].get(key) for p in params]}, []
 
-    def _meaning(self, group: Group) -> str:
-        if group["gaf_placement"] == "gradient" and group["weight_decay"] != 0:
-            return "a learning rate times {slope} and a weight decay divided by {slope}"
-        return "a learning rate times {slope}"
-
-    def _activated_sgd(
-        self,
-        group: Group,
-        params: list[Tensor],
-        grads: list[Tensor],
-        velocities: list[Tensor | None],
-        factors: Tensor | None,
-    ) -> list[Tensor | None]:
-        """One group's step by the implementation that it asks for, or that suits it."""
-        hyper = _rule(group)
-        how = implementation(group, params, grads, velocities)
-        fused = kernels(how)
-        if fused is not None:
-            name, known = kernel_of(group)
-            values = known if factors is None else factors
-            try:
-                return fused.sgd(
-                    params, grads, velocities, name, values, **hyper, **self._loss_scale()
-                )
-            except Tangled:
-                if group["fused"]:
-                    raise
-                how = without_kernels(group, params, grads)
-        fs = formulas_of(group, len(params), factors)
-        if how == "single":
-            return [
-                rules.sgd(p, g, v, f, **hyper)
-                for p, g, v, f in zip(params, grads, velocities, fs, strict=True)
-            ]
-        new: list[Tensor | None] = list(velocities)
-        batches = Optimizer._group_tensors_by_device_and_dtype(
-            [params, grads, velocities],  # type: ignore[list-item]
-            with_indices=True,
+    def _step_without(self, group: Group) -> None:
+        params: list[Tensor] = []
+        grads: list[Tensor] = []
+        velocities: list[Tensor | None] = []
+        sparse = self._init_group(group, params, grads, velocities)
+        first = any(v is None for v in velocities)
+        torch_sgd(
+            params,
+            grads,
+            velocities,
+            has_sparse_grad=sparse,
+            foreach=group["foreach"],
+            fused=group["fused"],
+            **self._loss_scale(),  # type: ignore[arg-type]
+            **{name: group[name] for name in _ARGUMENTS},
         )
-        for (ws, gs, vs), indices in batches.values():
-            here = [fs[i] for i in indices]
-            for i, v in zip(indices, foreach.sgd(ws, gs, vs, here, **hyper), strict=True):  # type: ignore[arg-type]
-                new[i] = v
-        return new
-
-    @_use_grad_for_differentiable
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Perform one step.
-
-        Args:
-            closure: evaluates the model again and returns the loss.
-        """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        self._begin_observation()
-        actives = [is_active(group, rules.PLACEMENTS) for group in self.param_groups]
-        for number, (group, active) in enumerate(zip(self.param_groups, actives, strict=True)):
-            params: list[Tensor] = []
-            grads: list[Tensor] = []
-            velocities: list[Tensor | None] = []
-            gather = self._gather if active else self._init_group
-            sparse = gather(group, params, grads, velocities)
-            first = any(v is None for v in velocities)
-            if not active:
-                torch_sgd(
-                    params,
-                    grads,
-                    velocities,
-                    has_sparse_grad=sparse,
-                    foreach=group["foreach"],
-                    fused=group["fused"],
-                    **self._loss_scale(),
-                    **_hyperparameters(group),
-                )
-            else:
-                velocities = velocities or [None] * len(params)
-                factors = self._adapted(group, params, grads, velocities, _rule(group))
-                if self._observing():
-                    seen = _inputs(params, self._unscaled(grads), velocities, group)
-                    self._observe(number, seen, factors)
-                if params:
-                    velocities = self._activated_sgd(group, params, grads, velocities, factors)
-            # Velocities that exist are carried on in place, unless autograd needs the old ones.
-            if (
-                (first or group["differentiable"])
-                and group["momentum"] != 0
-                and not self._skipping()
-            ):
-                key = VELOCITY[group["gaf_placement"] if active else None]
-                for p, velocity in zip(params, velocities, strict=True):
-                    self.state[p][key] = velocity
-        return loss
-
-
-def _hyperparameters(group: Group) -> dict[str, Any]:
-    names = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")
-    return {name: group[name] for name in names}
-
-
-def _rule(group: Group) -> dict[str, Any]:
-    """What :func:`gaf.optim.rules.sgd` is told of a group."""
-    return {**_hyperparameters(group), "placement": group["gaf_placement"]}
-
-
-def _inputs(
-    params: list[Tensor],
-    grads: list[Tensor],
-    velocities: list[Tensor | None],
-    group: Group,
-) -> Iterator[Tensor]:
-    """What f is going to see, found by running the reference on copies."""
-    hyper = _rule(group)
-    seen: list[Tensor] = []
-
-    def tap(x: Tensor) -> Tensor:
-        seen.append(x)
-        return x.clone()  # what follows f does not matter here
-
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        rules.sgd(p.detach().clone(), g, None if v is None else v.clone(), tap, **hyper)
-        yield seen.pop()
+        if group["momentum"] != 0 and (first or group["differentiable"]) and not self._skipping():
+            for p, velocity in zip(params, velocities, strict=True):
+                self.state[p][VELOCITY[None]] = velocity

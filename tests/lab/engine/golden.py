@@ -28,13 +28,13 @@ from gaf.functions.registry import function_type
 from gaf.functions.registry import names as function_names
 from gaf.lab.engine.config import TaskConfig
 from gaf.lab.engine.loop import VERSION
-from gaf.lab.engine.optimizers import RULES
 from gaf.lab.engine.run import train
 from gaf.lab.study.recipes.laptop import HARD_TASK
 from gaf.lab.tasks import BUILT_IN, Task, built_in, load_task, models
 from gaf.lab.tasks.classification.deep_sigmoid import DeepSigmoid, deep_sigmoid
 from gaf.lab.tasks.detection.boxes import default_boxes
 from gaf.lab.tasks.models import build
+from gaf.optim.factory import OURS
 from tests.lab.engine.tiny import last_checkpoint, tiny_config
 
 FILE = Path(__file__).with_name("golden.json")
@@ -55,7 +55,7 @@ def parts() -> dict[str, tuple[int, Callable[[Path], Numbers]]]:
     found[f"task {HARD_TASK}"] = (DeepSigmoid.version, hard_case)
     for name in (*models.MODELS, *models.DETECTORS, *models.DECODERS):
         found[f"model {name}"] = (models.version(name), partial(model, name))
-    for name, rule in RULES.items():
+    for name, rule in OURS.items():
         found[f"rule {name}"] = (rule.version, partial(rule_steps, name))
     for name in function_names():
         if function_type(name).__module__.startswith("gaf."):
@@ -146,6 +146,8 @@ def rule_steps(name: str, folder: Path) -> Numbers:
             {"momentum": 0.9, "dampening": 0.2, "activation": f, "placement": "update"},
             {"momentum": 0.9},
         ]
+    elif name == "lion":
+        variants = [{"activation": f}, {"activation": f, "betas": (0.7, 0.9)}, {}]
     else:
         variants = [
             {"activation": f},
@@ -154,7 +156,7 @@ def rule_steps(name: str, folder: Path) -> Numbers:
             {},
         ]
     shared = {"lr": 0.1, "weight_decay": 0.1}
-    found = [stepped(lambda w, v=v: RULES[name](w, **shared, **v)) for v in variants]  # type: ignore[misc]
+    found = [stepped(lambda w, v=v: OURS[name](w, **shared, **v)) for v in variants]  # type: ignore[misc]
     return [each[i].item() for each in found for i in (2, 5)]
 
 

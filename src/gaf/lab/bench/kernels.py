@@ -11,7 +11,8 @@ from rich.table import Table
 import gaf
 import gaf.kernels
 from gaf.kernels import native
-from gaf.optim.select import implementation
+from gaf.optim.base import implementation
+from gaf.optim.settings import resolve
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64)
 
@@ -29,7 +30,9 @@ def kernels() -> dict[str, Any]:
 
 def _implementation(p: torch.Tensor, function: str) -> str:
     group = gaf.SGD([p], momentum=0.9, activation=function).param_groups[0]
-    return implementation(group, [p], [p], [p])
+    acting = resolve(group, gaf.SGD.rule)
+    assert acting is not None
+    return implementation(gaf.SGD.rule, group, acting, [p], [p], [p])
 
 
 def table(found: dict[str, Any]) -> Group:
@@ -39,7 +42,9 @@ def table(found: dict[str, Any]) -> Group:
     if found["instruction_set"]:
         lines[0] += f" (in use: {found['instruction_set']})"
     lines.append(f"threads:        {found['threads']}")
-    lines.append(f"Triton kernels: {'yes' if found['triton'] else 'no (they need a GPU)'}")
+    lines.append(
+        f"C++ compiler:   {found['compiler'] or 'none'} (for fused=True without a native kernel)"
+    )
     by_dtype = Table(title="What serves a dense CPU tensor", title_justify="left")
     by_dtype.add_column("dtype")
     functions = sorted({f for each in found["served_by"].values() for f in each})

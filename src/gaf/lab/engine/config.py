@@ -6,6 +6,7 @@ are written to JSON and read back unchanged. ``override`` changes keys by name, 
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import reprlib
@@ -27,8 +28,10 @@ import gaf
 from gaf.common.errors import GafError
 from gaf.common.files import check_texts, number, read_whole
 from gaf.common.texts import did_you_mean
+from gaf.functions import Adaptive, as_activation
 from gaf.lab.tasks.config import Config, Share, TaskConfig
-from gaf.optim.settings import as_setting
+from gaf.optim.factory import OURS
+from gaf.optim.settings import placement_of
 
 LARGEST = 3.4e38  # torch refuses to compute with a number that is no float32
 MOST = 2**31 - 1
@@ -60,6 +63,8 @@ SENTENCE = 1000  # characters
 FREE = ("task.data_options.", "task.model_options.", "task.options.")  # dicts of a task's own keys
 LENGTHS = ("epochs", "iterations")  # a run has one of them
 
+OWN_KEYS = {"momentum", "dampening", "nesterov", "betas", "eps", "amsgrad"}  # not every rule's
+
 C = TypeVar("C", bound="Config")
 
 
@@ -71,7 +76,7 @@ class OptimizerConfig(Config):
     clipping is by value or by norm, ``normalize`` gives all gradients together this very norm.
     """
 
-    name: Literal["sgd", "adam", "adamw"] = "sgd"
+    name: Literal["sgd", "adam", "adamw", "lion"] = "sgd"
     lr: Positive = 0.1
     weight_decay: NotNegative = 0.0
     momentum: Share = 0.0
@@ -89,26 +94,17 @@ class OptimizerConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> OptimizerConfig:
-        own = (
-            {"momentum", "dampening", "nesterov"}
-            if self.name == "sgd"
-            else {"betas", "eps", "amsgrad"}
-        )
-        for key in ("momentum", "dampening", "nesterov", "betas", "eps", "amsgrad"):
-            if key not in own and getattr(self, key) != type(self).model_fields[key].default:
+        for key in sorted(OWN_KEYS - self.own_keys):
+            if getattr(self, key) != type(self).model_fields[key].default:
                 raise GafError(f"{self.name} has no {key}")
-        if self.name != "sgd" and self.lr / (1 - self.betas[0]) > LARGEST:
+        if "eps" in self.own_keys and self.lr / (1 - self.betas[0]) > LARGEST:
             raise GafError(f"lr / (1 - betas[0]), as in the first step, goes beyond {LARGEST:g}")
         if self.nesterov and (self.momentum == 0 or self.dampening != 0):
             raise GafError("nesterov needs a momentum above 0 and no dampening")
         if self.activation is not None:
-            as_setting(self.activation)
+            self.where  # noqa: B018  # refuses a function or a placement that there is not
         elif self.placement is not None:
             raise GafError("placement needs an activation; unset it, or set one")
-        if self.name != "sgd" and self.placement not in (None, "gradient"):
-            raise GafError(f"{self.name} takes placement='gradient' only")
-        if self.placement == "momentum" and self.momentum == 0:
-            raise GafError("placement='momentum' needs a momentum above 0")
         if [self.clip_value, self.clip_norm, self.normalize].count(None) < 2:
             raise GafError("set one of clip_value, clip_norm and normalize, not two")
         return self
@@ -116,14 +112,20 @@ class OptimizerConfig(Config):
     @property
     def where(self) -> str:
         """The placement in force: gaf's own default where none is set."""
-        if self.placement is None and self.sets_itself:
-            return gaf.Auto.placement
-        return self.placement or ("momentum" if self.momentum > 0 else "gradient")
+        rule, f = OURS[self.name].rule, as_activation(self.activation)
+        if f is None:
+            return rule.place(dict(self), self.placement)
+        return placement_of(dict(self), f, rule, self.placement)
+
+    @property
+    def own_keys(self) -> set[str]:
+        """Those of :data:`OWN_KEYS` that the rule has."""
+        return OWN_KEYS & inspect.signature(OURS[self.name]).parameters.keys()
 
     @property
     def sets_itself(self) -> bool:
-        """Whether the activation is :class:`gaf.Auto`, which has no alpha, beta or slope to speak of."""
-        return isinstance(as_setting(self.activation), gaf.Auto)
+        """Whether the activation adapts, as :class:`gaf.Auto`: it has no slope to speak of."""
+        return isinstance(as_activation(self.activation), Adaptive)
 
 
 class ScheduleConfig(Config):
@@ -224,9 +226,8 @@ def read_file(path: Path, kind: type[C] = RunConfig) -> C:
 def matched_control(config: RunConfig) -> RunConfig:
     """The same rule with f replaced by its slope s: what a gain of f has to be measured against.
 
-    Where f acts on the momentum or the update that is lr * s (under a schedule ``update`` keeps each
-    step's own rate in the velocity, the control does not); on the gradient of SGD lr * s with weight decay
-    / s; for Adam eps / s and weight decay / s; for AdamW, whose decay f does not see, eps / s.
+    Which arguments s multiplies or divides is the rule's to say: :class:`gaf.optim.description.Rule`.
+    (Under a schedule ``update`` keeps each step's own rate in the velocity, the control does not.)
     """
     rule = config.optimizer
     if rule.activation is None:
@@ -237,14 +238,9 @@ def matched_control(config: RunConfig) -> RunConfig:
         )
     s = gaf.parse(rule.activation).slope
     change: dict[str, Any] = {"activation": None, "placement": None}
-    if rule.name == "sgd":
-        change["lr"] = rule.lr * s
-        if rule.where == "gradient":
-            change["weight_decay"] = rule.weight_decay / s
-    else:
-        change["eps"] = rule.eps / s
-        if rule.name == "adam":
-            change["weight_decay"] = rule.weight_decay / s
+    group = {**dict(rule), "decoupled_weight_decay": rule.name == "adamw"}
+    for key, power in OURS[rule.name].rule.control(group, rule.where).items():
+        change[key] = group[key] * s if power > 0 else group[key] / s
     try:
         matched = OptimizerConfig.model_validate({**dict(rule), **change})
     except ValidationError as error:

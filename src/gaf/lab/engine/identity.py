@@ -28,9 +28,10 @@ import torch
 from pydantic import JsonValue
 
 import gaf
+from gaf.functions import Adaptive, as_activation
 from gaf.functions.registry import function_type
 from gaf.lab.engine.config import Config, OptimizerConfig, RunConfig, read
-from gaf.optim.settings import as_setting
+from gaf.optim.factory import OURS
 
 if TYPE_CHECKING:
     from gaf.lab.engine.distributed import Fabric
@@ -122,11 +123,9 @@ def _combined(config: RunConfig, task_version: int, data: dict) -> RunIdentity:
 
 
 def _rule_versions(rule: OptimizerConfig) -> dict[str, int]:
-    from gaf.lab.engine.optimizers import RULES
-
-    f = as_setting(rule.activation)
-    versions = {f"rule {rule.name}": RULES[rule.name].version}
-    if isinstance(f, gaf.Auto):
+    f = as_activation(rule.activation)
+    versions = {f"rule {rule.name}": OURS[rule.name].version}
+    if isinstance(f, Adaptive):
         inner = function_type(f.function)
         versions |= {"function auto": f.version, f"function {f.function}": inner.version}
     elif f is not None and _ours(type(f).__module__):
@@ -138,7 +137,7 @@ def _source(config: RunConfig) -> dict[str, dict[str, str]]:
     """The files of a task and of a function that are not the package's own."""
     from gaf.lab.tasks.source import checksums
 
-    task, f = config.task, as_setting(config.optimizer.activation)
+    task, f = config.task, as_activation(config.optimizer.activation)
     made = {task.kind: task.kind.partition(":")[0]} if task.own else {}
     if f is not None:
         made[f"the function {f.name}"] = type(f).__module__

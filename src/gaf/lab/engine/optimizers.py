@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-import gaf
 from gaf.lab.engine.config import OptimizerConfig, ScheduleConfig
+from gaf.optim.factory import OURS
 
 if TYPE_CHECKING:
     from gaf.lab.engine.distributed import Fabric
 
-RULES = {"sgd": gaf.SGD, "adam": gaf.Adam, "adamw": gaf.AdamW}
 TINY = 1e-30  # a gradient that is 0 has no direction, and stays 0
 
 
@@ -26,22 +25,9 @@ def make_optimizer(
     config: OptimizerConfig, params: Iterable[nn.Parameter]
 ) -> torch.optim.Optimizer:
     """The optimizer; what a schedule changes is ``group["lr"]``."""
-    shared = {
-        "lr": config.lr,
-        "weight_decay": config.weight_decay,
-        "activation": config.activation,
-        "placement": config.placement,
-    }
-    if config.name == "sgd":
-        return gaf.SGD(
-            params,
-            momentum=config.momentum,
-            dampening=config.dampening,
-            nesterov=config.nesterov,
-            **shared,
-        )
-    adam: Any = RULES[config.name]
-    return adam(params, betas=config.betas, eps=config.eps, amsgrad=config.amsgrad, **shared)
+    names = ("lr", "weight_decay", "activation", "placement", *config.own_keys)
+    make: Any = OURS[config.name]
+    return make(params, **{name: getattr(config, name) for name in names})
 
 
 def treat_gradients(

@@ -22,6 +22,8 @@ from pydantic import ValidationError
 import gaf
 from gaf.common.errors import GafError
 from gaf.common.texts import did_you_mean, near_names
+from gaf.functions import Adaptive
+from gaf.functions.registry import is_registered
 from gaf.functions.registry import names as function_names
 from gaf.lab.engine.config import OptimizerConfig, RunConfig, explain, matched_control
 from gaf.lab.study.results import Kind
@@ -174,24 +176,24 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
 def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
     function, _, placement = (part.strip() for part in text.partition("@"))
     word = function.partition("(")[0].strip()
-    auto = gaf.Auto.named(function)
-    if auto is None and word.lower() not in function_names():
+    if not is_registered(word):
         known = (*EXAMPLES, *function_names())
         nearer = text if near_names(text, known) else word
         raise GafError(f"unknown setting {text!r}{did_you_mean(nearer, known)}")
-    activation = spelled(auto or gaf.parse(function))
-    where = placement or (auto.placement if auto else rule.where)
+    f = gaf.parse(function)
+    activation = spelled(f)
+    where = placement or (f.usual_placement if isinstance(f, Adaptive) else rule.where)
     return f"{activation}@{where}", {"activation": activation, "placement": where}
 
 
-def spelled(f: gaf.Activation | gaf.Auto) -> str:
+def spelled(f: gaf.Activation) -> str:
     """A function as settings name it; equal ones have the same name, so that none is trained twice.
 
     Example:
         >>> spelled(gaf.Arctan(0.1, 20.0)), spelled(gaf.Auto()), spelled(gaf.Auto(0.1, decay=0.9))
         ('arctan(0.1, 20)', 'auto', 'auto(0.1, decay=0.9)')
     """
-    if not isinstance(f, gaf.Auto):
+    if not isinstance(f, Adaptive):
         return f"{f.name}({', '.join(map(short, f.params))})"
     given = [
         (f"{field.name}=" if field.name != "step" else "") + short(value)
