@@ -11,10 +11,6 @@ import torch
 
 torch.set_num_threads(1)  # the suite runs in two processes; threads would only get in their way
 
-# Without a GPU Triton's kernels are interpreted, which is decided when it is first imported, by whomever.
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
-
 # A shell that starts the suite in the background has it ignore Ctrl-C, and with it all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -40,9 +40,10 @@ VELOCITY = {
 class Acting:
     """What acts in one group in one step: its keys, read once.
 
-    ``function``, the class ``kind`` and ``params`` are what a kernel computes. An activation that adapts has no ``params`` here:
-    they come with the step, as ``factors``, a row for each tensor. ``activation`` is None for a formula that
-    a rule has by itself. What was set by hand is not ``complete``: something is to be read off the group.
+    ``function``, the class ``kind`` and ``params`` are what a kernel computes. An activation that adapts has
+    no ``params`` here: they come with the step, as ``factors``, a row for each tensor. ``activation`` is None
+    for a formula that a rule has by itself. What was set by hand is not ``complete``: something is to be read
+    off the group.
     """
 
     activation: Any
@@ -121,9 +122,10 @@ def resolve(group: Group, rule: Rule) -> Acting | None:
     What was set by hand is checked, and completed as a constructor does it: an adaptive activation by what it
     reads off the group, a function without a placement by the rule's usual one.
     """
+    name, params, placement = map(group.get, KEYS)
     try:  # most steps read what the step before has read
-        name, params, placement = map(group.get, KEYS)
-        acting = None if name is None else _acting_once(name, params, placement, REGISTERED[0])
+        once = _acting if torch.compiler.is_compiling() else _acting_once
+        acting = None if name is None else once(name, params, placement, REGISTERED[0])
     except (TypeError, ValueError):  # not hashable, or to be refused: by name below
         acting = _read("a parameter group's", group)
     if acting is not None and not acting.complete:
@@ -161,7 +163,7 @@ def _read(whose: str, group: Group) -> Acting | None:
     if name is None:
         return None
     try:
-        return _acting(name, group.get("gaf_params"), group.get("gaf_placement"))
+        return _acting(name, group.get("gaf_params"), group.get("gaf_placement"), REGISTERED[0])
     except (TypeError, ValueError) as error:
         raise _unreadable(whose, group, error) from None
 
@@ -171,7 +173,8 @@ def _unreadable(whose: str, group: Group, reason: object) -> GafError:
     return GafError(f"{whose} activation ({entries}) cannot be read: {reason}")
 
 
-def _acting(name: Any, params: Any, placement: Any) -> Acting:
+def _acting(name: Any, params: Any, placement: Any, registered: int) -> Acting:
+    """What the three keys say; ``registered`` makes a class that is registered again be read again."""
     if not isinstance(name, str):
         raise TypeError(f"gaf_function is a name or None, got {type(name).__name__}")
     if not isinstance(params, tuple | list):
@@ -188,10 +191,7 @@ def _acting(name: Any, params: Any, placement: Any) -> Acting:
     return Acting(f, placement, f.name, kind, f.params, False, placed)
 
 
-@functools.lru_cache
-def _acting_once(name: Any, params: Any, placement: Any, registered: int) -> Acting:
-    """What is read; a class that is registered again is read again."""
-    return _acting(name, params, placement)
+_acting_once = functools.lru_cache(_acting)
 
 
 def _says(given: Activation | str | None, group: Group, acting: Acting | None) -> bool:

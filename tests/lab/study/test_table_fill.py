@@ -9,7 +9,6 @@ import json
 import statistics
 
 import pytest
-from gaf.lab.tasks.detection.task import CHANCE
 from PIL import Image
 from rich.console import Console
 
@@ -26,6 +25,7 @@ from gaf.lab.study.statistics import holm, paired
 from gaf.lab.study.table.cost import Left, bill, estimate, left_to_do
 from gaf.lab.study.table.fill import RUNS, check_folder, conclude, fill
 from gaf.lab.study.table.plan import make
+from gaf.lab.tasks.detection import CHANCE
 from tests.browser import Browser, needs_chromium
 from tests.lab.reports.example import write_run
 from tests.lab.study.grid_tasks import Here, run_folder
