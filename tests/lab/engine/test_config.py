@@ -53,7 +53,7 @@ def test_a_config_is_frozen():
         ("optimizer.betas=[0.8, 0.9]", "sgd has no betas"),
         ("optimizer.activation=arctn(1, 2)", "did you mean 'arctan'"),
         ("optimizer.activation=null", None),
-        ("optimizer.placement=velocity", "'gradient', 'momentum' or 'update'"),
+        ("optimizer.placement=velocity", "it is one of gradient, momentum, update"),
         ("optimizer.nesterov=1", "valid boolean"),
         ("optimizer.clip_norm=0", "greater than 0"),
         ("precision=16", "'32-true', 'bf16-mixed' or '16-mixed', got 16"),

@@ -75,7 +75,7 @@ def test_what_is_suggested_exists(text):
         ("lr x0", "the setting 'lr x0': lr should be greater than 0"),
         ("arctan(-1, 2)", "alpha must be positive"),
         ("arctan(0.1", "cannot read 'arctan(0.1'"),
-        ("arctan@mom", "placement should be 'gradient', 'momentum' or 'update'"),
+        ("arctan@mom", "unknown placement 'mom'; it is one of gradient, momentum, update"),
         ("adam + arctan@update", 'Adam takes placement="gradient" only'),
         ("clip-value-1 + clip-norm-1", "set one of clip_value, clip_norm and normalize"),
         ("control(adam)", "adam has no function"),

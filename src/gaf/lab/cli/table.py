@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
 Name = Literal["imagenet", "cifar100", "cifar-adam", "voc"]  # the paper's tables I to IV
 Scale = Literal["small", "full"]
 Place = Literal["here", "ray"]  # what trains
-
-
-class Placement(str, Enum):
-    """Where f acts. No Literal: typing takes one in another order, as a config has it, for the same."""
-
-    momentum = "momentum"
-    update = "update"
-    gradient = "gradient"
 
 
 def table(
@@ -53,8 +44,12 @@ def table(
         ),
     ] = None,
     placement: Annotated[
-        Placement | None,
-        typer.Option(help="Where f acts; unset: momentum, for Adam gradient.", show_default=False),
+        str | None,
+        typer.Option(
+            metavar="PLACE",
+            help="Where f acts: gradient, momentum or update; unset: momentum, for Adam gradient.",
+            show_default=False,
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
@@ -100,12 +95,13 @@ def table(
     from gaf.lab.study.settings import split
     from gaf.lab.study.table import fill
     from gaf.lab.study.table import plan as plans
+    from gaf.optim.description import check_placement
 
     plan = plans.make(
         name,
         scale,
         seeds=seeds,
-        placement=placement.value if placement else None,
+        placement=check_placement(placement),
         models=split(models or []),
         settings=split(settings or []),
         changes=changes or [],

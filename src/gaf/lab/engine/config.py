@@ -86,7 +86,7 @@ class OptimizerConfig(Config):
     eps: Positive = 1e-8
     amsgrad: bool = False
     activation: str | None = None
-    placement: Literal["gradient", "momentum", "update"] | None = None
+    placement: str | None = None
     clip_value: Positive | None = None
     clip_norm: Positive | None = None
     normalize: Positive | None = None
@@ -116,6 +116,14 @@ class OptimizerConfig(Config):
         if f is None:
             return rule.place(dict(self), self.placement)
         return placement_of(dict(self), f, rule, self.placement)
+
+    @property
+    def placements(self) -> tuple[str, ...]:
+        """Where f may act, the usual place first."""
+        rule, values = OURS[self.name].rule, dict(self)
+        usual = rule.usual_placement(values)
+        others = (place for place in reversed(rule.placements) if place != usual)
+        return (usual, *(place for place in others if rule.refusal(values, place) is None))
 
     @property
     def own_keys(self) -> set[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gaf
+from gaf import PLACEMENTS
 from gaf.lab.reports import html
 from gaf.lab.reports.history import thin
 from gaf.lab.reports.html import PAGE, CurvePlot, plotly_text
@@ -14,7 +15,7 @@ from gaf.lab.reports.numbers import NOTHING, rounded
 from gaf.lab.reports.style import GREY, INK, PALETTE, vertical
 
 LAYERS = 12  # shown; of more, evenly spaced ones
-SYMBOLS = {"gradient": "circle", "momentum": "diamond", "update": "square"}
+SYMBOLS = dict(zip(PLACEMENTS, ("circle", "diamond", "square"), strict=True))
 
 
 def write_page(record: dict[str, Any], folder: Path) -> Path:

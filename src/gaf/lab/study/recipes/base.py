@@ -25,8 +25,6 @@ from gaf.lab.study.settings import make, short
 
 # The paper prints Algorithm 1 (update) for SGDM, the authors' scripts ran momentum, and for other
 # optimizers f acts on the gradient. A cell does not say which: each is a recipe.
-SGDM_PLACEMENTS = ("momentum", "update", "gradient")
-ADAM_PLACEMENTS = ("gradient",)
 
 PREFIX = "small-"
 IMAGES = 10_000  # the CIFAR-100 that is a hundred images a class

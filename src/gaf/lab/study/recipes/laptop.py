@@ -11,9 +11,7 @@ from collections.abc import Iterator
 
 from gaf.lab.engine.config import OptimizerConfig, RunConfig, ScheduleConfig, TaskConfig
 from gaf.lab.study.recipes.base import (
-    ADAM_PLACEMENTS,
     BATCH,
-    SGDM_PLACEMENTS,
     Recipe,
     cifar,
     on_a_core,
@@ -27,7 +25,6 @@ PRESETS = ("arctan(0.1, 20)", "arctan(0.2, 10)", "tanh(0.1, 20)", "log(0.1, 20)"
 # Nearly the sign of each gradient above 1e-5. The presets only double what has vanished.
 STEEP = "arctan(0.01, 100000)"
 HARD_TASK = "gaf.lab.tasks.classification.deep_sigmoid:deep_sigmoid"
-SGD_PLACEMENTS = ("gradient", "update")  # without momentum there is no velocity to act on
 
 
 def digits_cnn() -> RunConfig:
@@ -138,15 +135,19 @@ def cartpole_mlp_adam() -> RunConfig:
 
 def laptop_recipes() -> Iterator[Recipe]:
     """Each training above, with the presets at each placement and their controls."""
-    for group, base, activations, placements in (
-        (GROUP, digits_cnn(), PRESETS, SGDM_PLACEMENTS),
-        (GROUP, digits_deep_mlp(), (*PRESETS, STEEP), SGD_PLACEMENTS),
-        (GROUP, cifar100_resnet8(), PRESETS, SGDM_PLACEMENTS),
-        (GROUP, cifar10_resnet8(), PRESETS, SGDM_PLACEMENTS),
-        (BEYOND, text_transformer(), PRESETS, SGDM_PLACEMENTS),
-        (BEYOND, text_transformer_adamw(), PRESETS, ADAM_PLACEMENTS),
-        (BEYOND, cartpole_mlp(), PRESETS, SGDM_PLACEMENTS),
-        (BEYOND, cartpole_mlp_adam(), PRESETS, ADAM_PLACEMENTS),
+    for group, base, activations in (
+        (GROUP, digits_cnn(), PRESETS),
+        (GROUP, digits_deep_mlp(), (*PRESETS, STEEP)),
+        (GROUP, cifar100_resnet8(), PRESETS),
+        (GROUP, cifar10_resnet8(), PRESETS),
+        (BEYOND, text_transformer(), PRESETS),
+        (BEYOND, text_transformer_adamw(), PRESETS),
+        (BEYOND, cartpole_mlp(), PRESETS),
+        (BEYOND, cartpole_mlp_adam(), PRESETS),
     ):
-        configs = [with_activation(base, f, where) for f in activations for where in placements]
+        configs = [
+            with_activation(base, f, where)
+            for f in activations
+            for where in base.optimizer.placements
+        ]
         yield from with_controls(Recipe(config, group) for config in (base, *configs))

@@ -8,9 +8,7 @@ from dataclasses import replace
 from gaf.lab.engine.config import OptimizerConfig, RunConfig, ScheduleConfig, TaskConfig
 from gaf.lab.study.recipes import paper
 from gaf.lab.study.recipes.base import (
-    ADAM_PLACEMENTS,
     PREFIX,
-    SGDM_PLACEMENTS,
     Recipe,
     cifar,
     cifar_adam,
@@ -69,27 +67,26 @@ def _heading(table: paper.PaperTable) -> str:
 
 def _of_table(table: paper.PaperTable) -> Iterator[Recipe]:
     for cell in table.cells.values():
-        base, placements = _base(cell)
-        for config in _configs(base, cell.setting, placements):
+        for config in _configs(_base(cell), cell.setting):
             yield Recipe(config, _heading(table), cell)
 
 
-def _configs(base: RunConfig, setting: str, placements: tuple[str, ...]) -> list[RunConfig]:
+def _configs(base: RunConfig, setting: str) -> list[RunConfig]:
     """What a cell can mean: one config, or for a function one for each placement."""
     if setting == paper.SETTINGS[paper.WITHOUT]:
         return [base]
     if setting in paper.CLIPPINGS:
         return [with_setting(base, setting)]
-    return [with_activation(base, setting, placement) for placement in placements]
+    return [with_activation(base, setting, placement) for placement in base.optimizer.placements]
 
 
-def _base(cell: paper.Cell) -> tuple[RunConfig, tuple[str, ...]]:
+def _base(cell: paper.Cell) -> RunConfig:
     data, model = SLUGS[cell.data], SLUGS[cell.row]
     if cell.table == paper.TABLE_1.number:
-        return imagenet(model), SGDM_PLACEMENTS
+        return imagenet(model)
     if cell.table == paper.TABLE_2.number:
-        return cifar(data, model), SGDM_PLACEMENTS
-    return cifar_adam(data, model), ADAM_PLACEMENTS
+        return cifar(data, model)
+    return cifar_adam(data, model)
 
 
 def voc_ssd300() -> RunConfig:
@@ -134,5 +131,5 @@ def _of_voc(base: RunConfig, group: str) -> Iterator[Recipe]:
     for setting in paper.CLIPPINGS:
         yield Recipe(with_setting(base, setting), group)
     for cell in functions:
-        for config in _configs(base, cell.setting, SGDM_PLACEMENTS):
+        for config in _configs(base, cell.setting):
             yield Recipe(config, group, cell)

@@ -13,14 +13,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import gaf
 from gaf.lab.study.settings import spelled
 from gaf.lab.study.tune.probe import Layer, Probe
 from gaf.lab.study.tune.shape import Shape
-
-Placement = Literal["gradient", "momentum", "update"]
 
 VANISHING = 300.0  # times the smallest layer's typical |g|: no learning rate suits both
 STEP = 0.4  # of a weight's size: what momentum at f's bound may change it by in one step
@@ -34,7 +31,7 @@ class Candidate:
     """A function and where it acts, with where it comes from."""
 
     function: gaf.Activation
-    placement: Placement
+    placement: str
     source: str
 
     @property
@@ -202,7 +199,7 @@ def _slope(shape: Shape | None) -> tuple[float, str]:
     return KEEP, f"{what}: no different from a quadratic, so leave small gradients alone, αβ = 1."
 
 
-def _default(probe: Probe) -> Placement:
+def _default(probe: Probe) -> str:
     rule = probe.config.optimizer
     return "momentum" if rule.name == "sgd" and rule.momentum > 0 else "gradient"
 
