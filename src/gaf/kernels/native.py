@@ -7,6 +7,7 @@ local shard. Where :func:`refusal` returns a reason, the rules over torch operat
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -47,15 +48,73 @@ RANGE = (1e-18, 1e18)  # of alpha and beta: beyond it products leave the range o
 _LEAST, _MOST = 1e-36, 1e36  # of those products
 
 Lists = Sequence[Sequence[Tensor]]  # parallel: parameters, gradients, states
+Column = Sequence[Tensor | None]
+
+
+class Known:
+    """What was found of the tensors of a group, kept from one step to the next.
+
+    Parameters and states are known again by being the same objects at the same addresses. Gradients are
+    mostly new ones, and are looked at in every step.
+    """
+
+    def __init__(self) -> None:
+        self.dtype = torch.float32
+        self.sizes: list[int] = []
+        self.columns: list[Sequence[Tensor | None]] = []  # parameters and states
+        self.addresses: list[list[int] | None] = []  # of parameters, gradients and states
+
+    def learn(self, ws: Sequence[Tensor], gs: Sequence[Tensor], *states: Column) -> None:
+        """Keep what :func:`refusal` has found to be alike."""
+        self.columns = []
+        if all(column[0] is None or type(None) not in set(map(type, column)) for column in states):
+            self.dtype, self.sizes = ws[0].dtype, list(map(Tensor.numel, ws))
+            self.columns = [ws, *states]
+            lists = (ws, gs, *states)
+            self.addresses = [
+                None if column[0] is None else list(map(Tensor.data_ptr, column))  # type: ignore[arg-type]
+                for column in lists
+            ]
+
+    def holds(self, ws: Sequence[Tensor], gs: Sequence[Tensor], *states: Column) -> bool:
+        """Whether it is true of these lists; then ``addresses`` are theirs."""
+        columns = (ws, *states)
+        if len(columns) != len(self.columns):
+            return False
+        old = self.addresses
+        addresses: list[list[int] | None] = []
+        for column, before in zip(columns, self.columns, strict=True):
+            if len(column) != len(before) or not all(map(operator.is_, column, before)):
+                return False
+            absent = column[0] is None
+            addresses.append(None if absent else list(map(Tensor.data_ptr, column)))  # type: ignore[arg-type]
+        gradients = list(map(Tensor.data_ptr, gs))
+        self.addresses = [addresses[0], gradients, *addresses[1:]]
+        self.columns = list(columns)  # the same tensors in the lists of this step
+        return (
+            [old[0], *old[2:]] == addresses
+            and _PLAIN.issuperset(map(type, gs))
+            and {g.dtype for g in gs} == {self.dtype}
+            and {g.is_cpu for g in gs} == {True}
+            and all(map(Tensor.is_contiguous, gs))
+            and all(map(Tensor.is_contiguous, ws))
+            and list(map(Tensor.numel, gs)) == self.sizes
+            and 0 not in gradients  # zeros that nobody has computed, or no elements
+            and not any(map(Tensor.is_neg, gs))
+        )
 
 
 def refusal(
-    function: str, *lists: Sequence[Tensor | None], params: Sequence[float] = ()
+    function: str,
+    *lists: Column,
+    params: Sequence[float] = (),
+    known: Known | None = None,
 ) -> str | None:
     """Why the kernels cannot serve these tensors (parallel lists), or None if they can.
 
     In the usual case all are plain contiguous CPU tensors of one type that has a kernel. Each question is
-    asked of all tensors at once, since with a thousand tiny ones it is what a step costs.
+    asked of all tensors at once, since with a thousand tiny ones it is what a step costs; ``known`` is what
+    the step before has found.
     """
     if _native is None:
         return "the native kernels were not built (no C compiler when gaf was installed)"
@@ -64,7 +123,7 @@ def refusal(
     for value in params:
         if not RANGE[0] <= value <= RANGE[1]:
             return f"the native kernels take alpha and beta from {RANGE[0]} to {RANGE[1]}"
-    if not lists[0]:
+    if not lists[0] or (known is not None and known.holds(*lists)):  # type: ignore[arg-type]
         return None
     sizes = list(map(Tensor.numel, lists[0]))  # type: ignore[arg-type]
     present: list[Sequence[Tensor]] = [lists[0]]  # type: ignore[list-item]
@@ -91,7 +150,11 @@ def refusal(
         and not any(map(Tensor.is_neg, lazy))
         and not any(map(Tensor._is_zerotensor, lazy))
     ):
+        if known is not None:
+            known.learn(*lists)  # type: ignore[arg-type]
         return None
+    if known is not None:
+        known.columns = []
     return refusal_of_rows("native", "cpu", lists)
 
 
@@ -178,23 +241,26 @@ def sgd(
     maximize: bool,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
+    known: Known | None = None,
 ) -> tuple[Sequence[Tensor | None]]:
     """One step of each tensor of ``ws`` in place, as :func:`gaf.optim.rules.sgd`; returns the velocities.
 
-    ``params`` is the function's alpha and beta, or a tensor with a row of them for each of ``ws``.
+    ``params`` is the function's alpha and beta, or a tensor with a row of them for each of ``ws``. ``known``
+    is what :func:`refusal` has found of these very lists.
     """
     fresh: list[bool] = []
     if momentum == 0:
         velocities: Sequence[Tensor] = ()
     elif type(None) in set(map(type, vs)):
+        known = None  # of velocities that there are not yet
         fresh = [v is None for v in vs]
         velocities = [torch.empty_like(w) if v is None else v for w, v in zip(ws, vs, strict=True)]
     else:
         velocities = vs  # type: ignore[assignment]
     if ws:
         factors = params if isinstance(params, Tensor) else None
-        known = (1.0, 1.0) if isinstance(params, Tensor) else params  # nobody reads those of each
-        numbers = (*known, lr, weight_decay, momentum, 1 - dampening)
+        shared = (1.0, 1.0) if isinstance(params, Tensor) else params  # nobody reads those of each
+        numbers = (*shared, lr, weight_decay, momentum, 1 - dampening)
         flags = (function, placement, nesterov, maximize)
         lists = (ws, gs, velocities)
         if torch.compiler.is_compiling():
@@ -203,7 +269,7 @@ def sgd(
             torch.ops.gaf.sgd_(*local, fresh, *flags, _numbers(numbers), *scale)
         else:
             rows = [] if factors is None else factors.tolist()
-            _sgd(lists, fresh, flags, map(float, numbers), rows, grad_scale, found_inf)
+            _sgd(lists, fresh, flags, map(float, numbers), rows, grad_scale, found_inf, known)
             torch.autograd.graph.increment_version([*ws, *velocities])
     return (velocities or vs,)
 
@@ -236,6 +302,7 @@ def _sgd(
     rows: list[list[float]],
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
+    known: Known | None = None,
 ) -> None:
     if found_inf is not None and found_inf.item():
         return
@@ -246,8 +313,9 @@ def _sgd(
     first = placement == "gradient"
     scale = 1.0
     if grad_scale is not None:
+        known = None  # the gradients may be copies
         lists, scale = _unscaling(lists, grad_scale, (rows or [(alpha, beta)]) if first else [])
-    for kind, sizes, (w, g, v), (new, own) in _batches(lists, fresh, rows):
+    for kind, sizes, (w, g, v), (new, own) in _batches(lists, fresh, rows, known=known):
         _native.sgd(
             instruction_set(),
             FUNCTIONS[function],
@@ -284,25 +352,26 @@ def adam(
     maximize: bool,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
+    known: Known | None = None,
 ) -> tuple[Sequence[Tensor | None], ...]:
     """One step of each tensor of ``ws`` in place, as :func:`gaf.optim.rules.adam`; returns the moments.
 
-    ``params`` as in :func:`sgd`.
+    ``params`` and ``known`` as in :func:`sgd`.
     """
     if ws:
         there = [top for top in tops if top is not None]
         lists: Lists = (ws, gs, ms, vs, there)  # type: ignore[assignment]
         flags = (function, decoupled_weight_decay, maximize)
         factors = params if isinstance(params, Tensor) else None
-        known = (1.0, 1.0) if isinstance(params, Tensor) else params
-        numbers = (*known, lr, *betas, eps, weight_decay)
+        shared = (1.0, 1.0) if isinstance(params, Tensor) else params
+        numbers = (*shared, lr, *betas, eps, weight_decay)
         if torch.compiler.is_compiling():
             local = map(_local, lists)
             scale = (grad_scale, found_inf, factors)
             torch.ops.gaf.adam_(*local, list(steps), *flags, _numbers(numbers), *scale)
         else:
             rows = [] if factors is None else factors.tolist()
-            _adam(lists, steps, flags, map(float, numbers), rows, grad_scale, found_inf)
+            _adam(lists, steps, flags, map(float, numbers), rows, grad_scale, found_inf, known)
             torch.autograd.graph.increment_version([*ws, *ms, *vs, *there, *steps])
     return ms, vs, tops
 
@@ -337,6 +406,7 @@ def _adam(
     rows: list[list[float]],
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
+    known: Known | None = None,
 ) -> None:
     if found_inf is not None and found_inf.item():
         return
@@ -345,9 +415,10 @@ def _adam(
     sign = -1.0 if maximize else 1.0
     scale = 1.0
     if grad_scale is not None:
+        known = None  # the gradients may be copies
         lists, scale = _unscaling(lists, grad_scale, rows or [(alpha, beta)])
     shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
-    batches = _batches(lists, range(len(steps)), rows)
+    batches = _batches(lists, range(len(steps)), rows, known=known)
     counts = _count(steps)
     step_sizes = {count: lr / (1 - beta1**count) for count in set(counts)}
     roots = {count: (1 - beta2**count) ** 0.5 for count in set(counts)}
@@ -504,7 +575,7 @@ def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _batches(
-    lists: Lists, *extras: Sequence[Any]
+    lists: Lists, *extras: Sequence[Any], known: Known | None = None
 ) -> list[tuple[int, list[int], list[list[int] | None], list[Sequence[Any]]]]:
     """Parallel lists by the type of the tensors in the first: sizes, addresses, and what else goes with them.
 
@@ -512,22 +583,26 @@ def _batches(
     is written, since a loop would read what it has just written. Tensors of different parameters may share
     memory: they are served one after the other.
     """
-    if not _PLAIN.issuperset(map(type, itertools.chain(*lists))):
-        lists = tuple(map(_local, lists))
-    dtypes = [t.dtype for t in lists[0]]
-    batches = []
-    for dtype in dict.fromkeys(dtypes):
-        part, beside = lists, extras
-        if len(set(dtypes)) > 1:
-            chosen = [i for i, other in enumerate(dtypes) if other is dtype]
-            part = [[column[i] for i in chosen] if column else column for column in lists]
-            beside = [[column[i] for i in chosen] if column else column for column in extras]
-        sizes = list(map(Tensor.numel, part[0]))
-        addresses = [list(map(Tensor.data_ptr, column)) or None for column in part]
-        if _native.tangled(TYPES[dtype], sizes, addresses):
+    if known is not None and known.columns and known.columns[0] is lists[0]:
+        batches = [(TYPES[known.dtype], known.sizes, known.addresses, list(extras))]
+    else:
+        batches = []
+        if not _PLAIN.issuperset(map(type, itertools.chain(*lists))):
+            lists = tuple(map(_local, lists))
+        dtypes = [t.dtype for t in lists[0]]
+        for dtype in dict.fromkeys(dtypes):
+            part, beside = lists, extras
+            if len(set(dtypes)) > 1:
+                chosen = [i for i, other in enumerate(dtypes) if other is dtype]
+                part = [[column[i] for i in chosen] if column else column for column in lists]
+                beside = [[column[i] for i in chosen] if column else column for column in extras]
+            sizes = list(map(Tensor.numel, part[0]))
+            addresses = [list(map(Tensor.data_ptr, column)) or None for column in part]
+            batches.append((TYPES[dtype], sizes, addresses, list(beside)))
+    for kind, sizes, addresses, _ in batches:
+        if _native.tangled(kind, sizes, addresses):
             raise Tangled(
                 "`fused=True` cannot be honoured: a gradient or a state shares memory with its parameter; "
                 "leave `fused` unset"
             )
-        batches.append((TYPES[dtype], sizes, addresses, beside))
     return batches

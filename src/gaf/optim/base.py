@@ -19,6 +19,8 @@ from gaf.optim.settings import Acting, Group
 
 Column = Sequence[Tensor | None]
 
+GRAD_SCALER = ("grad_scale", "found_inf")  # what it writes on an optimizer that unscales by itself
+
 
 class ActivatedOptimizer(torch.optim.Optimizer):
     """Mixed into a torch optimizer, in front of it; the settings live in the parameter groups."""
@@ -83,13 +85,18 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         if not params:
             return
         columns = list(states.values())
-        how = implementation(self.rule, group, acting, params, grads, *columns)
+        scale = {name: getattr(self, name, None) for name in GRAD_SCALER}
+        known = None
+        if number is not None and not torch.compiler.is_compiling():
+            kept = vars(self).setdefault("_known", {})  # by group; a copy begins without
+            known = kept.get(number) or kept.setdefault(number, native.Known())
+        how = implementation(self.rule, group, acting, params, grads, *columns, known=known)
         if how == "native":
             values = acting.params if factors is None else factors
             lists = [params, grads, *columns, *([counters] if self.rule.counts else [])]
             try:
                 new = getattr(native, self.rule.name)(
-                    *lists, acting.function, values, **hyper, **self._loss_scale()
+                    *lists, acting.function, values, **hyper, **scale, known=known
                 )
             except native.Tangled:
                 if group["fused"]:
@@ -100,7 +107,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
                 *(self.rule.reference, acting.kind.formula, params, grads, columns, counters),
                 acting.params if factors is None else factors,
                 hyper,
-                **self._loss_scale(),
+                **scale,
             )
         elif how != "native":
             counts = None
@@ -243,7 +250,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
 
     def _loss_scale(self) -> dict[str, Tensor | None]:
         """What :class:`torch.amp.GradScaler` writes on an optimizer whose step unscales by itself."""
-        return {name: getattr(self, name, None) for name in ("grad_scale", "found_inf")}
+        return {name: getattr(self, name, None) for name in GRAD_SCALER}
 
     def _skipping(self) -> bool:
         """Whether GradScaler found an inf, so that fused kernels have written nothing."""
@@ -251,7 +258,9 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         return found_inf is not None and found_inf.item() > 0
 
 
-def implementation(rule: Rule, group: Group, acting: Acting, *lists: Column) -> str:
+def implementation(
+    rule: Rule, group: Group, acting: Acting, *lists: Column, known: native.Known | None = None
+) -> str:
     """``"native"``, ``"compiled"``, ``"foreach"`` or ``"single"`` for a group with an activation.
 
     ``foreach=`` and ``fused=`` mean what they mean in torch.optim. Unset, the fastest that needs no compiling
@@ -262,6 +271,7 @@ def implementation(rule: Rule, group: Group, acting: Acting, *lists: Column) -> 
         group: the parameter group.
         acting: what acts in it.
         lists: its parameters, gradients and states, as parallel lists.
+        known: what the native kernels know of them from the step before.
     """
     fused, foreach_asked = group["fused"], group["foreach"]
     if fused or (fused is None and foreach_asked is None):
@@ -274,7 +284,9 @@ def implementation(rule: Rule, group: Group, acting: Acting, *lists: Column) -> 
             reason = None if fused else "torch.compile fuses the step by itself"
         elif group.get("capturable"):  # torch.compile sets it by itself
             reason = "the native kernels cannot be captured in a CUDA graph"
-        reason = reason or native.refusal(acting.function, *lists, params=acting.params)
+        reason = reason or native.refusal(
+            acting.function, *lists, params=acting.params, known=known
+        )
         if reason is None:
             return "native"
         if fused:

@@ -1,0 +1,129 @@
+"""What the native kernels keep from one step to the next: whatever changes in between is seen."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+import gaf
+from gaf.kernels import native
+
+if not native.INSTRUCTION_SETS:
+    pytest.skip("the native kernels were not built", allow_module_level=True)
+
+
+def parameters():
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(4, 4, generator=generator).requires_grad_() for _ in range(3)]
+
+
+def set_gradients(params, step):
+    generator = torch.Generator().manual_seed(step)
+    for p in params:
+        p.grad = torch.randn(4, 4, generator=generator).to(p.dtype)
+
+
+def new_state(opt, params):
+    for p in params:
+        for key, value in opt.state[p].items():
+            if value.ndim:
+                opt.state[p][key] = value * 0.5
+
+
+def new_memory(opt, params):
+    params[1].data = params[1].data.clone()
+
+
+def transposed_in_place(opt, params):
+    params[1].data = params[1].data.t()
+
+
+def gradient_in_another_order(opt, params):
+    params[1].grad = params[1].grad.t().contiguous().t()
+
+
+def gradient_missing(opt, params):
+    params[0].grad = None
+
+
+def gradient_is_a_negation(opt, params):
+    x = torch.complex(torch.zeros(4, 4), params[1].grad.clone())
+    params[1].grad = torch.conj(x).imag
+
+
+def state_cleared(opt, params):
+    opt.state[params[1]].clear()
+
+
+def everything_loaded(opt, params):
+    opt.load_state_dict(copy.deepcopy(opt.state_dict()))
+
+
+def one_parameter_less(opt, params):
+    del opt.param_groups[0]["params"][1]
+
+
+def two_swapped(opt, params):
+    group = opt.param_groups[0]
+    group["params"] = [group["params"][i] for i in (1, 0, 2)]
+
+
+def another_group(opt, params):
+    opt.add_param_group({"params": [torch.ones(2, requires_grad=True)], "activation": "tanh"})
+    opt.param_groups[-1]["params"][0].grad = torch.full((2,), 0.3)
+
+
+def gradient_kept(opt, params):
+    params[1].grad.mul_(2)
+
+
+CHANGES = [
+    *(new_state, new_memory, transposed_in_place, gradient_in_another_order, gradient_missing),
+    *(gradient_is_a_negation, state_cleared, everything_loaded, one_parameter_less, two_swapped),
+    *(another_group, gradient_kept),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("kind", "kwargs"),
+    [
+        (gaf.SGD, {"momentum": 0.9, "weight_decay": 0.1}),
+        (gaf.SGD, {}),
+        (gaf.Adam, {"amsgrad": True}),
+    ],
+    ids=["momentum", "plain", "adam"],
+)
+def test_a_change_between_steps_is_seen(kind, kwargs, change):
+    trained = []
+    for how in ({"fused": None, "foreach": None}, {"foreach": False}):
+        params = parameters()
+        opt = kind(params, lr=0.1, activation="arctan(0.5, 3)", **kwargs, **how)
+        for step in range(3):
+            set_gradients(params, step)
+            opt.step()
+        set_gradients(params, 3)
+        change(opt, params)
+        opt.step()
+        set_gradients(params, 4)
+        opt.step()
+        trained.append((params, opt))
+    (ours, _), (reference, _) = trained
+    for a, b in zip(ours, reference, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_an_unchanged_list_is_known():
+    """The way above is taken: nothing of the full check is asked a second time."""
+    params = parameters()
+    opt = gaf.SGD(params, lr=0.1, momentum=0.9, activation="arctan")
+    for step in range(3):
+        set_gradients(params, step)
+        opt.step()
+    known = opt._known[0]
+    set_gradients(params, 3)
+    velocities = [opt.state[p]["momentum_buffer"] for p in params]
+    assert known.holds(params, [p.grad for p in params], velocities)
+    assert not known.holds(params, [p.grad.double() for p in params], velocities)
