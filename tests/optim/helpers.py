@@ -31,6 +31,7 @@ OURS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     ),
     "adam": functools.partial(gaf.Adam, lr=0.01, weight_decay=0.01),
     "adamw": functools.partial(gaf.AdamW, lr=0.01, amsgrad=True, foreach=True),
+    "lion": functools.partial(gaf.Lion, lr=0.01, weight_decay=0.01),
 }
 
 # torch's, to be called with parameters and then activated.

@@ -28,7 +28,7 @@ class Rule:
     """What is particular to a rule, as data: read by optimizers, configs, comparisons and docs.
 
     Args:
-        name: of the reference in :mod:`gaf.optim.rules`, and of its loop in :mod:`gaf.kernels.native`.
+        name: of the reference in :mod:`gaf.optim.rules`, and of its loop in ``gaf.kernels.native``.
         arguments: of a group, which the reference takes.
         placements: where f may act.
         usual_placement: the one for a group, where none is asked for.
@@ -36,7 +36,7 @@ class Rule:
             the same rule with f replaced by its slope; for a group and a placement.
         refusal: why a group cannot have a placement, or None.
         counts: whether the reference takes the number of the step.
-        native: whether :mod:`gaf.kernels.native` has a loop for it.
+        native: whether ``gaf.kernels.native`` has a loop for it.
     """
 
     name: str

@@ -76,7 +76,7 @@ class OptimizerConfig(Config):
     clipping is by value or by norm, ``normalize`` gives all gradients together this very norm.
     """
 
-    name: Literal["sgd", "adam", "adamw", "lion"] = "sgd"
+    name: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: Positive = 0.1
     weight_decay: NotNegative = 0.0
     momentum: Share = 0.0
