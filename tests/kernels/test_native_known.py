@@ -127,3 +127,16 @@ def test_an_unchanged_list_is_known():
     velocities = [opt.state[p]["momentum_buffer"] for p in params]
     assert known.holds(params, [p.grad for p in params], velocities)
     assert not known.holds(params, [p.grad.double() for p in params], velocities)
+
+
+def test_a_sparse_gradient_after_dense_ones():
+    """Sparse gradients have no address: they fall back, as they do in the first step."""
+    trained = []
+    for how in ({}, {"foreach": False}):
+        w = torch.ones(4, 2, requires_grad=True)
+        opt = gaf.SGD([w], lr=0.1, activation="arctan", **how)
+        for grad in (torch.ones(4, 2), torch.ones(4, 2).to_sparse(), torch.ones(4, 2)):
+            w.grad = grad
+            opt.step()
+        trained.append(w.detach())
+    torch.testing.assert_close(*trained)

@@ -315,11 +315,11 @@ def test_sgd(neon, placement, dtype):
         f = gaf.parse(f"{name}(0.3, 2.0)")
         expected = [w.clone() for w in ws]
         kept = [
-            rules.sgd(w, g, None if v is None else v.clone(), f, **hyper)
+            rules.sgd(w, g, None if v is None else v.clone(), f, **hyper)[0]
             for w, g, v in zip(expected, gs, velocities, strict=True)
         ]
         before = [g.clone() for g in gs]
-        carried = native.sgd(ws, gs, velocities, name, (0.3, 2.0), **hyper)
+        (carried,) = native.sgd(ws, gs, velocities, name, (0.3, 2.0), **hyper)
         assert all(map(torch.equal, gs, before))
         check_close(ws, expected)
         if case["momentum"]:
@@ -332,6 +332,7 @@ def test_sgd(neon, placement, dtype):
 def test_adam(neon, kind, amsgrad, dtype):
     """The fourth step, against torch's own given f(gradient)."""
     hyper = {"lr": 0.1, "eps": 1e-6, "weight_decay": 0.1, "maximize": True}
+    own = {"placement": "gradient", "decoupled_weight_decay": kind is torch.optim.AdamW}
     wide = torch.promote_types(dtype, torch.float32)
     for name, beta1 in itertools.product(native.FUNCTIONS, [0.8, 0.3]):
         hyper["betas"] = (beta1, 0.95)
@@ -351,10 +352,7 @@ def test_adam(neon, kind, amsgrad, dtype):
                 opt.state[p]["max_exp_avg_sq"] = tops[i].to(wide, copy=True)
         opt.step()
         steps = [torch.tensor(3.0) for _ in ws]
-        decoupled = kind is torch.optim.AdamW
-        native.adam(
-            ws, gs, ms, vs, tops, steps, name, (0.3, 2.0), decoupled_weight_decay=decoupled, **hyper
-        )
+        native.adam(ws, gs, ms, vs, tops, steps, name, (0.3, 2.0), **own, **hyper)
         assert steps == [4.0] * len(ws)
         check_close(ws, [p.to(dtype) for p in params])
         states = {"exp_avg": ms, "exp_avg_sq": vs, "max_exp_avg_sq": tops}

@@ -152,3 +152,19 @@ def test_a_monitor_looks_on(placement):
 
     check(make)
     assert [record["elements"] for record in monitors[0].records] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("kind", [functools.partial(gaf.SGD, momentum=0.9), gaf.Adam, gaf.Lion])
+def test_complex_states_advance(kind):
+    trained = []
+    for differentiable in (True, False):
+        w = torch.ones(4, dtype=torch.cfloat)
+        opt = kind([w], lr=0.1, differentiable=differentiable, foreach=False, activation="arctan")
+        for _ in range(3):
+            w.grad = torch.full_like(w, 0.5 + 0.1j)
+            opt.step()
+        trained.append((w, opt.state[w]))
+    (w, state), (twin, other) = trained
+    torch.testing.assert_close(w, twin)
+    for key in other:
+        torch.testing.assert_close(state[key], other[key])

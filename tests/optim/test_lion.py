@@ -87,3 +87,25 @@ def test_saved_and_loaded():
         p.grad = torch.full((5,), 0.3)
         o.step()
     assert torch.equal(w, copy)
+
+
+def test_maximize_with_betas_as_tensors_in_a_list():
+    """The gradient is used twice, and in a list nothing of it may be overwritten in between."""
+    trained = []
+    for how in ({"foreach": True}, {"foreach": False}):
+        w = torch.ones(3, requires_grad=True)
+        betas = (torch.tensor(0.9), torch.tensor(0.99))
+        opt = gaf.Lion([w], lr=0.1, betas=betas, maximize=True, activation="tanh", **how)
+        for _ in range(3):
+            w.grad = torch.ones(3)
+            opt.step()
+        trained.append(opt.state[w]["exp_avg"])
+    assert torch.equal(*trained)
+
+
+def test_a_tensor_lr_of_one_element_and_decay():
+    w = torch.ones((), requires_grad=True)
+    opt = gaf.Lion([w], lr=torch.tensor([0.1]), weight_decay=0.1)
+    w.grad = torch.ones(())
+    opt.step()
+    assert w.item() == pytest.approx(1 - 0.1 * (1 + 0.1))

@@ -49,7 +49,7 @@ class TensorList:
         return self
 
     def __neg__(self) -> TensorList:
-        return _made(torch._foreach_neg(self.tensors))
+        return TensorList(torch._foreach_neg(self.tensors))  # of a gradient, which rules use twice
 
     def mul(self, other: Number | TensorList) -> TensorList:
         if self.spare:

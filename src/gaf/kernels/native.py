@@ -88,12 +88,13 @@ class Known:
                 return False
             absent = column[0] is None
             addresses.append(None if absent else list(map(Tensor.data_ptr, column)))  # type: ignore[arg-type]
+        if not _PLAIN.issuperset(map(type, gs)) or {g.layout for g in gs} != {torch.strided}:
+            return False  # such as sparse ones, which have no address
         gradients = list(map(Tensor.data_ptr, gs))
         self.addresses = [addresses[0], gradients, *addresses[1:]]
         self.columns = list(columns)  # the same tensors in the lists of this step
         return (
             [old[0], *old[2:]] == addresses
-            and _PLAIN.issuperset(map(type, gs))
             and {g.dtype for g in gs} == {self.dtype}
             and {g.is_cpu for g in gs} == {True}
             and all(map(Tensor.is_contiguous, gs))

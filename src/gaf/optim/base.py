@@ -89,6 +89,8 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         known = None
         if number is not None and not torch.compiler.is_compiling():
             kept = vars(self).setdefault("_known", {})  # by group; a copy begins without
+            if len(kept) > len(self.param_groups):  # of groups that are gone
+                kept.clear()
             known = kept.get(number) or kept.setdefault(number, native.Known())
         how = implementation(self.rule, group, acting, params, grads, *columns, known=known)
         if how == "native":

@@ -51,8 +51,10 @@ def _on_wide_reals(rule: Callable[..., Any]) -> Callable[..., Any]:
         if wide.is_complex:
             parts = [None if s is None else real_view(s) for s in states]
             new = rule(real_view(w), real_view(g), *parts, f, **hyper)
+            if not torch.is_grad_enabled():  # those that exist were written to
+                new = [None if s is not None else part for s, part in zip(states, new, strict=True)]
             return tuple(
-                state if state is not None or part is None else torch.view_as_complex(part)
+                state if part is None else torch.view_as_complex(part)
                 for state, part in zip(states, new, strict=True)
             )
         if wide == dtype:
@@ -137,7 +139,7 @@ def adam(
         d = f(d)
     if not _is_zero(weight_decay):
         if decoupled_weight_decay:
-            w.mul_(1 - lr * weight_decay)
+            _shrink(w, lr * weight_decay)
         else:
             d = _plus(d, _now(w), weight_decay)
     beta1, beta2 = betas
@@ -176,7 +178,7 @@ def lion(
     beta1, beta2 = betas
     u = _plus(_times(m, beta1), d, 1 - beta1)
     if not _is_zero(weight_decay):
-        w.mul_(1 - lr * weight_decay)
+        _shrink(w, lr * weight_decay)
     _added(w, f(u), -lr)
     return (_added(_scaled(m, beta2), d, 1 - beta2),)
 
@@ -203,6 +205,11 @@ def _scaled(state: Tensor, a: Number) -> Tensor:
     if torch.is_grad_enabled():
         return _times(state, a)
     return state.mul_(a.reshape(()) if isinstance(a, Tensor) else a)
+
+
+def _shrink(w: Tensor, share: Number) -> None:
+    """w - share * w, in place."""
+    w.mul_(1 - (share.reshape(()) if isinstance(share, Tensor) else share))
 
 
 def _times(x: Tensor, a: Number) -> Tensor:

@@ -71,7 +71,9 @@ def lifted(
         # a row in the dtype of x: beside a scalar x a number of more digits would widen the result
         values = params.to(x.device, x.dtype).unbind() if isinstance(params, Tensor) else params
         y = formula(torch, x, *values)
-        return y.clone() if y is x else y  # the rules write into f(g), never into g
+        # the rules write into f(g), never into g: neither the same tensor nor a view of it
+        shares = y is x or (not torch.compiler.is_compiling() and y._is_view())
+        return y.clone() if shares else y
 
     return lambda g: elementwise(act, g)
 
