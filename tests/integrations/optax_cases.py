@@ -128,7 +128,7 @@ def test_three_placements_are_the_reference_rules():
         with torch.no_grad():
             for g, rate in zip(torch.from_numpy(gradients), rates, strict=True):
                 rule = {**settings, "dampening": 0, "maximize": False, "placement": placement}
-                v = rules.sgd(w, g, v, F, lr=rate, **rule)
+                (v,) = rules.sgd(w, g, v, F, lr=rate, **rule)
                 seen.append(w.clone())
         assert_near(np.asarray(found[placement]), torch.stack(seen).numpy())
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gaf.functions.lift import real_view
+from gaf.functions.lift import is_dtensor, real_view
 
 Number = float | Tensor
 
@@ -45,7 +45,11 @@ class TensorList:
         return TensorList([t.clone() for t in self.tensors])
 
     def copy_(self, other: TensorList) -> TensorList:
-        torch._foreach_copy_(self.tensors, other.tensors)
+        if is_dtensor(self.tensors[0]):  # torch has no _foreach_copy_ of sharded tensors
+            for t, new in zip(self.tensors, other.tensors, strict=True):
+                t.copy_(new)
+        else:
+            torch._foreach_copy_(self.tensors, other.tensors)
         return self
 
     def __neg__(self) -> TensorList:
