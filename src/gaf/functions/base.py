@@ -212,7 +212,7 @@ class Adaptive(Activation):
         raise NotImplementedError
 
     def _apply(self, formula: Callable[..., Any], g: T) -> T:
-        raise TypeError(
+        raise GafError(
             f"{type(self).__name__} has values of its own for each tensor and step: give it to an optimizer"
         )
 

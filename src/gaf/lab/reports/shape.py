@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import gaf
+from gaf.functions import Adaptive, as_activation
 from gaf.lab.reports.history import RunHistory
 from gaf.lab.reports.html import CurvePlot
 from gaf.lab.reports.numbers import rounded
@@ -99,7 +100,8 @@ def _function(runs: list[RunHistory]) -> gaf.Activation | None:
     """The runs' f; None where it is the user's own and not registered here."""
     text = next((run.activation for run in runs if run.activation), None)
     try:
-        return None if text is None else gaf.parse(text)
+        f = as_activation(text)
+        return None if isinstance(f, Adaptive) else f  # which has a curve for each tensor
     except gaf.GafError:
         return None
 
