@@ -333,7 +333,8 @@ def _counted(counters: list[Tensor], group: Group) -> list[Any]:
     if group["differentiable"] or group.get("capturable") or torch.compiler.is_compiling():
         for counter in counters:
             counter += 1
-        return list(counters)
+        # in float32 1 - 0.999**step would have lost half of its digits
+        return [c if c.device.type == "mps" else c.double() for c in counters]
     torch._foreach_add_(counters, 1)
     return [counter.item() for counter in counters]
 
