@@ -96,11 +96,11 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
     def _gather(
         self, group: Group, acting: Acting
     ) -> tuple[list[Tensor], list[Tensor], dict[str, Column], list[Tensor]]:
-        params, grads, ms, vs, tops, counters, _ = self._collected(group)
+        params, grads, ms, vs, tops, counters, _ = self._collected(group, acting.adaptive)
         columns = {"exp_avg": ms, "exp_avg_sq": vs, "max_exp_avg_sq": tops or [None] * len(params)}
         return params, grads, columns, counters
 
-    def _collected(self, group: Group) -> tuple[Any, ...]:
+    def _collected(self, group: Group, traced: bool = False) -> tuple[Any, ...]:
         """What torch's ``_init_group`` collects and makes, and whether a parameter is complex.
 
         Under its own name torch.compile runs it instead of tracing it, and an activation with state would not
@@ -108,7 +108,8 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         """
         self._accelerator_graph_capture_health_check()
         lists: list[list[Tensor]] = [[] for _ in range(6)]
-        has_complex = torch.optim.Adam._init_group(self, group, *lists)
+        collect = torch.optim.Adam._init_group.__get__(self) if traced else self._init_group
+        has_complex = collect(group, *lists)
         return *lists, has_complex
 
     def _step_group(self, number: int | None, group: Group, acting: Acting) -> None:
