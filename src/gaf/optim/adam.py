@@ -112,24 +112,8 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         has_complex = collect(group, *lists)
         return *lists, has_complex
 
-    def _step_group(self, number: int | None, group: Group, acting: Acting) -> None:
-        """In a compiled step torch's own rule on f(gradient), which is not compiled anew for each lr."""
-        wide = all(p.dtype.itemsize >= 4 and not p.is_complex() for p in group["params"])
-        watched = acting.adaptive or self.gaf_monitor is not None or group["fused"]
-        if not torch.compiler.is_compiling() or watched or not wide:
-            super()._step_group(number, group, acting)
-            return
-        params, grads, *rest = self._collected(group)
-        sign = -1 if group["maximize"] else 1
-        fs = acting.formulas(len(grads), None)
-        activated = [f(sign * g) for f, g in zip(fs, grads, strict=True)]
-        self._torch_step({**group, "maximize": False}, params, activated, *rest)
-
     def _step_without(self, group: Group) -> None:
-        self._torch_step(group, *self._collected(group))
-
-    def _torch_step(self, group: Group, *collected: Any) -> None:
-        *lists, has_complex = collected
+        *lists, has_complex = self._collected(group)
         beta1, beta2 = group["betas"]
         names = ("amsgrad", "lr", "weight_decay", "eps", "maximize", "foreach", "capturable")
         names += ("differentiable", "fused", "decoupled_weight_decay")

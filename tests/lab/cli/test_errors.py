@@ -61,7 +61,7 @@ def test_a_bug_in_a_function_is_not_taken_for_an_unknown_one(monkeypatch):
     def bug(text):
         raise ValueError("a bug")
 
-    monkeypatch.setattr(gaf, "parse", bug)
+    monkeypatch.setattr(shape, "as_activation", bug)
     run_of = RunHistory(0, {}, {}, (), None, "arctan(0.1, 20)")
     with pytest.raises(ValueError, match="a bug"):
         shape._function([run_of])
