@@ -95,6 +95,29 @@ def test_compiled_once_while_the_numbers_change():
 
 
 @pytest.mark.slow
+def test_a_value_is_never_compiled_in():
+    """torch.full_like reads its value off a tensor: torch.compile would keep the first one for ever."""
+
+    @gaf.register
+    class Ceiling(gaf.Activation):
+        height: float = 1.0
+
+        @staticmethod
+        def formula(xp, g, height):
+            return xp.minimum(g, xp.full_like(g, height))
+
+    w = torch.zeros(3)
+    w.grad = torch.full((3,), 10.0)
+    opt = gaf.SGD([w], lr=1.0, activation="ceiling(0.5)", fused=True)
+    try:
+        with pytest.raises(RuntimeError, match="does not follow the formula .*; leave `fused`"):
+            opt.step()
+    finally:
+        del _REGISTRY["ceiling"]
+    assert w.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gaf.SGD, gaf.Adam])
 def test_loss_scaling(make):
     """GradScaler hands scaled gradients; a step with an inf changes nothing, not even a counter."""

@@ -40,6 +40,12 @@ def transposed_in_place(opt, params):
     params[1].data = params[1].data.t()
 
 
+def state_transposed_in_place(opt, params):
+    for value in opt.state[params[1]].values():
+        if value.ndim:
+            value.t_()
+
+
 def gradient_in_another_order(opt, params):
     params[1].grad = params[1].grad.t().contiguous().t()
 
@@ -82,7 +88,7 @@ def gradient_kept(opt, params):
 CHANGES = [
     *(new_state, new_memory, transposed_in_place, gradient_in_another_order, gradient_missing),
     *(gradient_is_a_negation, state_cleared, everything_loaded, one_parameter_less, two_swapped),
-    *(another_group, gradient_kept),
+    *(another_group, gradient_kept, state_transposed_in_place),
 ]
 
 

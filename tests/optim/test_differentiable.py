@@ -168,3 +168,18 @@ def test_complex_states_advance(kind):
     torch.testing.assert_close(w, twin)
     for key in other:
         torch.testing.assert_close(state[key], other[key])
+
+
+def test_a_checkpoint_does_not_switch_it_off():
+    """Whether autograd follows is about this program: the checkpoint is of an ordinary training."""
+    ordinary = gaf.SGD([torch.ones(2)], lr=0.1, momentum=0.9, activation="arctan")
+    w = torch.ones(2, requires_grad=True)
+    weights = w.clone()
+    opt = gaf.SGD([weights], lr=0.1, momentum=0.9, activation="arctan", differentiable=True)
+    opt.load_state_dict(ordinary.state_dict())
+    assert opt.param_groups[0]["differentiable"]
+    for _ in range(2):
+        weights.grad = (w * 0.1).detach()
+        opt.step()
+    assert opt.state[weights]["momentum_buffer"].abs().sum() > 0
+    assert torch.autograd.grad(weights.sum(), w)[0].tolist() == [1.0, 1.0]

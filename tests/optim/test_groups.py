@@ -296,3 +296,11 @@ def test_excluding_needs_to_know_what():
         gaf.exclude_bias_and_norm(make_model())
     with pytest.raises(TypeError, match="takes the model, got generator"):
         gaf.exclude_bias_and_norm(make_model().parameters(), activation=None)
+
+
+def test_a_group_by_its_keys_has_the_usual_placement():
+    opt = gaf.SGD([torch.zeros(2)], lr=0.1, momentum=0.9)
+    opt.add_param_group(
+        {"params": [torch.zeros(3)], "gaf_function": "arctan", "gaf_params": (0.1, 20.0)}
+    )
+    assert opt.param_groups[1]["gaf_placement"] == "momentum"

@@ -406,3 +406,27 @@ def test_a_nonfinite_gradient_stays_where_it_is(name, bad):
     assert w.grad[1] != w.grad[1] if bad != bad else w.grad[1] == bad
     if bad != bad:
         assert w[1].isnan()
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"foreach": True}, {"foreach": False}])
+@pytest.mark.parametrize("make", [gaf.SGD, gaf.Adam])
+def test_a_lazy_conjugate_is_refused_as_in_torch(make, kwargs):
+    """Its real and imaginary parts can be read from a copy only, and what is written there is lost."""
+    w = torch.nn.Parameter(torch.ones(3, dtype=torch.complex64).conj())
+    w.grad = torch.ones_like(w)
+    with pytest.raises(RuntimeError, match="unresolved conjugated"):
+        make([w], lr=0.1, activation="arctan", **kwargs).step()
+
+
+@pytest.mark.parametrize("make", [gaf.SGD, gaf.Adam])
+def test_a_lazy_negation_moves(make):
+    stored = torch.complex(torch.zeros(3), torch.tensor([1.0, 2.0, 3.0]))
+    lazy = torch.conj(stored).imag.detach()
+    plain = lazy.clone()
+    assert lazy.is_neg()
+    for w in (lazy, plain):
+        w.grad = torch.tensor([0.1, -0.2, 0.3])
+        make([w], lr=0.1, activation="arctan").step()
+    torch.testing.assert_close(lazy, plain)
+    with pytest.raises(RuntimeError, match="lazy negation"):
+        make([lazy], lr=0.1, activation="arctan", fused=True).step()

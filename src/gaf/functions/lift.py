@@ -77,6 +77,11 @@ def real_view(g: Tensor) -> Tensor:
     return torch.view_as_real(g.resolve_conj()) if g.is_complex() else g
 
 
+def writable_view(t: Tensor) -> Tensor:
+    """The same of a tensor that is written to: torch refuses a lazy conjugate, whose copy would be lost."""
+    return torch.view_as_real(t) if t.is_complex() else t
+
+
 def _on_local_shard(formula: Callable[[Tensor], Tensor], g: Tensor) -> Tensor:
     from torch.distributed.tensor import DTensor
 

@@ -1,9 +1,10 @@
 """The reference rules compiled by ``torch.compile``: one pass over memory, on any device that it serves.
 
 What ``fused=True`` asks for where there is no native kernel: on GPUs, and for functions of a user's own. A
-rule is compiled once for each dtype, for tensors of any size, and not again when the learning rate or the
-function's values change. Multiplications and additions may be contracted (FMA), so that results differ from
-the reference by a rounding or two.
+rule is compiled for each dtype, once for tensors of any size from 2 elements and once for those of one; not
+again when the learning rate or the function's values change, but where a number begins or ceases to be 0.
+Multiplications and additions may be contracted (FMA), so that results differ from the reference by a rounding
+or two.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def step(
         if counters:
             own["step"] = counters[i].double() + 1
             counters[i].add_(1 if found_inf is None else 1 - found_inf.to(counters[i].device))
-        f_values = values[i].unbind() if isinstance(values, Tensor) else _numbers(values)
+        f_values = values[i] if isinstance(values, Tensor) else _numbers(values)
         if w.numel():
             tensors = [None if t is None else _flat(t) for t in (w, g, *row)]
             _call(run, tensors, f_values, own, scale)
@@ -86,15 +87,15 @@ def step(
 def _call(run: Callable[..., None], tensors: Sequence[Tensor | None], *rest: Any) -> None:
     try:
         run(tensors, *rest)
-    except Exception as error:
+    except torch._dynamo.exc.TorchDynamoException as error:
+        reason = f"torch.compile does not follow the formula ({str(error).splitlines()[0]});"
         cause: BaseException | None = error
-        while cause is not None and type(cause).__name__ != "InvalidCxxCompiler":
+        while cause is not None:
+            if type(cause).__name__ == "InvalidCxxCompiler":
+                reason = "torch.compile found no C++ compiler; install one such as g++, or"
             cause = cause.__cause__ or cause.__context__
-        if cause is None:
-            raise
         raise RuntimeError(
-            "`fused=True` cannot be honoured: torch.compile found no C++ compiler; install one such as g++, "
-            "or leave `fused` unset"
+            f"`fused=True` cannot be honoured: {reason} leave `fused` unset"
         ) from None
 
 
@@ -108,7 +109,7 @@ def _compiled(
 
     def run(
         tensors: Sequence[Tensor | None],
-        values: Sequence[Tensor],
+        values: Tensor,
         numbers: dict[str, Any],
         scale: dict[str, Tensor | None],
     ) -> None:
@@ -118,11 +119,11 @@ def _compiled(
         if scale["grad_scale"] is not None:
             wide = g.to(torch.promote_types(g.dtype, torch.float32))
             g = wide * scale["grad_scale"].double().reciprocal().float()
+        # Unbound in here: of an input of one number, torch.full_like(x, input) would compile in the value.
+        own = values.unbind()
         new_w = w.clone()
         copies = [None if t is None else t.clone() for t in row]
-        new = rule(
-            new_w, g, *copies, lambda x: formula(torch, x, *values), **numbers, **dict(flags)
-        )
+        new = rule(new_w, g, *copies, lambda x: formula(torch, x, *own), **numbers, **dict(flags))
         for old, result in zip((w, *row), (new_w, *new), strict=True):
             if old is not None:
                 if scale["found_inf"] is not None:
@@ -130,12 +131,13 @@ def _compiled(
                 old.copy_(result)
 
     # torch compiles a piece of code at most eight times: each rule with its flags is a piece of its own.
-    own = types.FunctionType(
+    piece = types.FunctionType(
         run.__code__.replace(co_name=f"{rule.__name__}_step"),
         run.__globals__,
         closure=run.__closure__,
     )
-    return torch.compile(own, dynamic=True)
+    # Beyond a break in the graph values would be inputs again: fullgraph refuses such a formula.
+    return torch.compile(piece, dynamic=True, fullgraph=True)
 
 
 def _number(value: Any) -> Any:
@@ -148,8 +150,8 @@ def _number(value: Any) -> Any:
 
 
 @functools.lru_cache
-def _numbers(values: tuple[float, ...]) -> tuple[Tensor, ...]:
-    return tuple(torch.tensor(v, dtype=torch.float64, device="cpu") for v in values)
+def _numbers(values: tuple[float, ...]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64, device="cpu")
 
 
 def _flat(t: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gaf.functions.lift import is_dtensor, real_view
+from gaf.functions.lift import is_dtensor, real_view, writable_view
 
 Number = float | Tensor
 
@@ -152,7 +152,7 @@ def step(
         numbers = hyper if counts is None else {**hyper, "step": count}
         carried = rule(
             _reals(ws, indices),
-            _reals(gs, indices),
+            TensorList([real_view(gs[i]) for i in indices]),
             *(
                 None if none else _reals(column, indices)
                 for column, none in zip(states, absent, strict=True)
@@ -168,7 +168,7 @@ def step(
 
 
 def _reals(tensors: Sequence[Tensor | None], indices: Sequence[int]) -> TensorList:
-    return TensorList([real_view(tensors[i]) for i in indices])  # type: ignore[arg-type]
+    return TensorList([writable_view(tensors[i]) for i in indices])  # type: ignore[arg-type]
 
 
 def _made(tensors: Sequence[Tensor]) -> TensorList:

@@ -87,6 +87,8 @@ class Known:
             if len(column) != len(before) or not all(map(operator.is_, column, before)):
                 return False
             absent = column[0] is None
+            if not absent and not all(map(Tensor.is_contiguous, column)):  # type: ignore[arg-type]
+                return False
             addresses.append(None if absent else list(map(Tensor.data_ptr, column)))  # type: ignore[arg-type]
         if not _PLAIN.issuperset(map(type, gs)) or {g.layout for g in gs} != {torch.strided}:
             return False  # such as sparse ones, which have no address
@@ -98,7 +100,6 @@ class Known:
             and {g.dtype for g in gs} == {self.dtype}
             and {g.is_cpu for g in gs} == {True}
             and all(map(Tensor.is_contiguous, gs))
-            and all(map(Tensor.is_contiguous, ws))
             and list(map(Tensor.numel, gs)) == self.sizes
             and 0 not in gradients  # zeros that nobody has computed, or no elements
             and not any(map(Tensor.is_neg, gs))
@@ -138,8 +139,8 @@ def refusal(
         present.append(there)  # type: ignore[arg-type]
     tensors = list(itertools.chain(*present))
     dtypes = {t.dtype for t in tensors}
-    # A gradient may stand for a negation or for zeros that nobody has computed; not in a compiled step.
-    lazy = () if torch.compiler.is_compiling() else present[:2][-1]
+    # A tensor may stand for a negation or for zeros that nobody has computed; not in a compiled step.
+    lazy = () if torch.compiler.is_compiling() else tensors
     if (
         _PLAIN.issuperset(map(type, tensors))
         # The layout is asked of the parameters alone: sparse gradients are not contiguous.
@@ -189,7 +190,7 @@ def _refusal_of_one(kernels: str, device: str, tensors: Sequence[Tensor]) -> str
             found, expected = tuple(t.shape), tuple(first.shape)
             return f"a gradient or state has shape {found} where its parameter has {expected}"
         if not torch.compiler.is_compiling() and (t.is_neg() or t._is_zerotensor()):
-            return "a gradient is a lazy negation or zero, which has no memory of its own"
+            return "a tensor is a lazy negation or zero, which has no memory of its own"
     alike = all(t.is_contiguous() for t in tensors) or all(
         t.stride() == first.stride() and _dense(t) for t in tensors
     )

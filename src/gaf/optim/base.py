@@ -172,7 +172,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             activation, placement = self._setting
             if "gaf_function" in group:
                 activation = settings.activation_of(group)
-                placement = group["gaf_placement"]
+                placement = group.get("gaf_placement")
             activation = as_activation(group.pop("activation", activation))
             placement = check_placement(group.pop("placement", placement))
             whole = {**self.defaults, **group}
@@ -201,13 +201,13 @@ class ActivatedOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a checkpoint of ours or of torch.optim (which leaves the activation as it is).
 
-        ``foreach`` and ``fused`` of a group with an activation stay as they were made: they are about this
-        machine, not about the training.
+        ``foreach``, ``fused`` and ``differentiable`` of a group with an activation stay as they were made:
+        they are about this machine and this program, not about the training.
         """
         state_dict = settings.adapt_checkpoint(self.param_groups, state_dict)
         for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=False):
             if saved["gaf_function"] is not None:
-                saved.update(foreach=group["foreach"], fused=group["fused"])
+                saved.update({key: group[key] for key in ("foreach", "fused", "differentiable")})
         super().load_state_dict(state_dict)
         for p, state in adapt.saved(self, state_dict).items():
             self.state[p][adapt.KEY] = state

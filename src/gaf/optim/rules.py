@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gaf.functions.lift import real_view
+from gaf.functions.lift import real_view, writable_view
 
 PLACEMENTS = ("gradient", "momentum", "update")
 
@@ -49,8 +49,8 @@ def _on_wide_reals(rule: Callable[..., Any]) -> Callable[..., Any]:
         dtype = w.dtype
         wide = torch.promote_types(dtype, torch.float32)
         if wide.is_complex:
-            parts = [None if s is None else real_view(s) for s in states]
-            new = rule(real_view(w), real_view(g), *parts, f, **hyper)
+            parts = [None if s is None else writable_view(s) for s in states]
+            new = rule(writable_view(w), real_view(g), *parts, f, **hyper)
             if not torch.is_grad_enabled():  # those that exist were written to
                 new = [None if s is not None else part for s, part in zip(states, new, strict=True)]
             return tuple(
