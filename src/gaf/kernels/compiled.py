@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gaf.functions.lift import local_shard
-from gaf.kernels.native import refusal_of_rows
+from gaf.kernels.layout import refusal_of_rows
 
 Column = Sequence[Tensor | None]
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gaf.functions.lift import local_shard
+from gaf.kernels.layout import PLAIN, TYPES, refusal_of_rows
 
 try:
     from gaf.kernels import _native  # type: ignore[attr-defined]
@@ -23,7 +24,6 @@ except ImportError:  # built without a C compiler
     _native: Any = None
 
 FUNCTIONS = {"arctan": 0, "tanh": 1, "log": 2}
-TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
 INSTRUCTION_SETS: tuple[str, ...] = tuple(_native.instruction_sets()) if _native else ()
 
@@ -38,10 +38,6 @@ def instruction_set() -> str:
             f"GAF_ISA={wanted} is not available; this machine has {', '.join(INSTRUCTION_SETS)}"
         )
     return wanted
-
-
-# Other subclasses of Tensor may have no memory of their own.
-_PLAIN = frozenset((Tensor, torch.nn.Parameter))
 
 
 RANGE = (1e-18, 1e18)  # of alpha and beta: beyond it products leave the range of float32
@@ -90,7 +86,7 @@ class Known:
             if not absent and not all(map(Tensor.is_contiguous, column)):  # type: ignore[arg-type]
                 return False
             addresses.append(None if absent else list(map(Tensor.data_ptr, column)))  # type: ignore[arg-type]
-        if not _PLAIN.issuperset(map(type, gs)) or {g.layout for g in gs} != {torch.strided}:
+        if not PLAIN.issuperset(map(type, gs)) or {g.layout for g in gs} != {torch.strided}:
             return False  # such as sparse ones, which have no address
         gradients = list(map(Tensor.data_ptr, gs))
         self.addresses = [addresses[0], gradients, *addresses[1:]]
@@ -142,7 +138,7 @@ def refusal(
     # A tensor may stand for a negation or for zeros that nobody has computed; not in a compiled step.
     lazy = () if torch.compiler.is_compiling() else tensors
     if (
-        _PLAIN.issuperset(map(type, tensors))
+        PLAIN.issuperset(map(type, tensors))
         # The layout is asked of the parameters alone: sparse gradients are not contiguous.
         and {t.layout for t in present[0]} == {torch.strided}
         and {t.is_cpu for t in tensors} == {True}
@@ -158,56 +154,6 @@ def refusal(
     if known is not None:
         known.columns = []
     return refusal_of_rows("native", "cpu", lists)
-
-
-def refusal_of_rows(
-    kernels: str, device: str, lists: Sequence[Sequence[Tensor | None]]
-) -> str | None:
-    """Why kernels for one kind of device cannot serve a parameter with its gradient and its state."""
-    for row in zip(*lists, strict=True):
-        tensors = [local_shard(t) for t in row if t is not None]
-        reason = _refusal_of_one(kernels, device, tensors)
-        if reason is not None:
-            return reason
-    return None
-
-
-def _refusal_of_one(kernels: str, device: str, tensors: Sequence[Tensor]) -> str | None:
-    first = tensors[0]
-    if first.dtype not in TYPES:
-        return f"the {kernels} kernels take {', '.join(map(str, TYPES))}, not {first.dtype}"
-    for t in tensors:
-        if type(t) not in _PLAIN:
-            return f"the {kernels} kernels take plain tensors, not {type(t).__name__}"
-        if t.device.type != device or t.layout != torch.strided:
-            found = f"{t.device.type} {t.layout}"
-            return f"the {kernels} kernels take dense {device} tensors, not {found}"
-        if t.dtype != first.dtype:
-            return f"a gradient or state is {t.dtype} where its parameter is {first.dtype}"
-        if t.device != first.device:
-            return f"a gradient or state is on {t.device} where its parameter is on {first.device}"
-        if t.shape != first.shape:
-            found, expected = tuple(t.shape), tuple(first.shape)
-            return f"a gradient or state has shape {found} where its parameter has {expected}"
-        if not torch.compiler.is_compiling() and (t.is_neg() or t._is_zerotensor()):
-            return "a tensor is a lazy negation or zero, which has no memory of its own"
-    alike = all(t.is_contiguous() for t in tensors) or all(
-        t.stride() == first.stride() and _dense(t) for t in tensors
-    )
-    if not alike:
-        return "a parameter, its gradient and its state are not laid out alike in memory"
-    return None
-
-
-def _dense(t: Tensor) -> bool:
-    """Whether the elements fill a block of memory without gaps or overlaps, in any order."""
-    expected = 1
-    for stride, size in sorted(zip(t.stride(), t.shape, strict=True)):
-        if size != 1:
-            if stride != expected:
-                return False
-            expected *= size
-    return True
 
 
 # The kernels are operators of torch's dispatcher, so that torch.compile sees an op; an eager step calls the
@@ -471,7 +417,7 @@ def _unscaling(
 def _count(steps: Sequence[Tensor]) -> list[float]:
     """Add 1 to each step of Adam and return them; one call for a thousand of the usual ones."""
     if (
-        _PLAIN.issuperset(map(type, steps))
+        PLAIN.issuperset(map(type, steps))
         and {t.dtype for t in steps} == {torch.float32}
         and {t.is_cpu for t in steps} == {True}
         and {t.numel() for t in steps} == {1}
@@ -571,7 +517,7 @@ def _numbers(values: Sequence[float | Tensor]) -> Tensor:
 
 
 def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
-    if _PLAIN.issuperset(map(type, tensors)):
+    if PLAIN.issuperset(map(type, tensors)):
         return list(tensors)
     return [local_shard(t) for t in tensors]
 
@@ -589,7 +535,7 @@ def _batches(
         batches = [(TYPES[known.dtype], known.sizes, known.addresses, list(extras))]
     else:
         batches = []
-        if not _PLAIN.issuperset(map(type, itertools.chain(*lists))):
+        if not PLAIN.issuperset(map(type, itertools.chain(*lists))):
             lists = tuple(map(_local, lists))
         dtypes = [t.dtype for t in lists[0]]
         for dtype in dict.fromkeys(dtypes):
