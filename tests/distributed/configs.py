@@ -62,7 +62,9 @@ def _configs() -> list[Config]:
         **{f"sgd@{place}": (gaf.SGD, {**momentum, "placement": place}) for place in gaf.PLACEMENTS},
         "nesterov@momentum": (gaf.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
         "adam": (gaf.Adam, {"lr": 0.01, "weight_decay": 0.01}),
+        "adam@momentum": (gaf.Adam, {"lr": 0.01, "eps": 0, "placement": "momentum"}),
         "adamw": (gaf.AdamW, {"lr": 0.01, "amsgrad": True}),
+        "adamw@update": (gaf.AdamW, {"lr": 0.01, "placement": "update"}),
     }
     found = [
         Config(f"{name} {how}", "ours", kind, {**arguments, **flags})

@@ -110,7 +110,7 @@ def test_a_value_is_never_compiled_in():
     w.grad = torch.full((3,), 10.0)
     opt = gaf.SGD([w], lr=1.0, activation="ceiling(0.5)", fused=True)
     try:
-        with pytest.raises(RuntimeError, match="does not follow the formula .*; leave `fused`"):
+        with pytest.raises(RuntimeError, match=r"does not follow the formula .*; leave `fused`"):
             opt.step()
     finally:
         del _REGISTRY["ceiling"]

@@ -83,6 +83,7 @@ SGD_CASES = [
     {"momentum": 0.5, "dampening": 0.3, "maximize": True},
     {"weight_decay": 1e-3},
     {"weight_decay": 1e-3, "maximize": True},
+    {"momentum": 0.9, "weight_decay": 1e-2, "decoupled_weight_decay": True},
 ]
 
 
@@ -95,8 +96,6 @@ SGD_CASES = [
 )
 def test_sgd(isa, name, placement, dtype):
     for case in SGD_CASES:
-        if placement == "momentum" and "momentum" not in case:
-            continue
         kwargs = {"activation": name, "placement": placement, **case}
         steps = STEPS if dtype == torch.float32 and case is SGD_CASES[0] else 5
         check_close(
@@ -111,12 +110,14 @@ def test_sgd(isa, name, placement, dtype):
     isa=native.INSTRUCTION_SETS,
     name=list(native.FUNCTIONS),
     kind=[gaf.Adam, gaf.AdamW],
+    placement=gaf.PLACEMENTS,
     dtype=list(native.TYPES),
 )
-def test_adam(isa, name, kind, dtype):
+def test_adam(isa, name, kind, placement, dtype):
     for amsgrad, decay, maximize in itertools.product([False, True], [0.0, 0.1], [False, True]):
         kwargs = {
             "activation": name,
+            "placement": placement,
             "amsgrad": amsgrad,
             "weight_decay": decay,
             "maximize": maximize,

@@ -99,6 +99,7 @@ class Neon:
         isa,
         function,
         dtype,
+        before,
         factors,
         own,
         sizes,
@@ -114,7 +115,7 @@ class Neon:
     ) -> None:
         lists = [ws, gs, ms, vs, tops] if tops else [ws, gs, ms, vs]
         jobs = [
-            (n, arrays, (*each, *numbers, step, root), ())
+            (n, arrays, (*each, *numbers, step, root), (before,))
             for n, each, step, root, *arrays in zip(
                 sizes, _of_each(factors, own, ws), steps, roots, *lists, strict=True
             )
@@ -134,8 +135,8 @@ class Neon:
         requests, blocks = [], []
         for n, addresses, numbers, flags in jobs:
             header = [operation, function, dtype, *flags, *[0] * (3 - len(flags))]
-            header += [n, len(addresses), *numbers, *[0.0] * (12 - len(numbers))]
-            requests.append(struct.pack("<6i2q12d", *header))
+            header += [n, len(addresses), *numbers, *[0.0] * (13 - len(numbers))]
+            requests.append(struct.pack("<6i2q13d", *header))
             for i, address in enumerate(addresses):
                 wide = (operation, i) in [(LOAD, 0), (STORE, 1)]
                 blocks.append((address, n * (4 if wide else WIDTHS[dtype])))
@@ -359,6 +360,33 @@ def test_adam(neon, kind, amsgrad, dtype):
         for key, found in states.items():
             if found:
                 check_close(found, [opt.state[p][key].to(dtype) for p in params])
+
+
+@pytest.mark.parametrize("dtype", native.TYPES, ids=str)
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("placement", ["momentum", "update"])
+def test_adam_behind_the_moments(neon, placement, amsgrad, dtype):
+    """The fourth step, against the wide reference; with eps = 0 elements without moments stay."""
+    wide = torch.promote_types(dtype, torch.float32)
+    limit = TOLERANCE[dtype] + (0 if wide == dtype else TOLERANCE[wide])
+    for name, eps in itertools.product(native.FUNCTIONS, [1e-6, 0.0]):
+        hyper = {"lr": 0.1, "betas": (0.8, 0.95), "eps": eps, "weight_decay": 0.1}
+        hyper |= {"maximize": True, "decoupled_weight_decay": True, "placement": placement}
+        gs, (ws, ms, vs, tops) = batch(dtype, 4)
+        vs, tops = [v.abs() for v in vs], [top.abs() for top in tops] if amsgrad else []
+        for column in (gs, ms, vs, tops):
+            for t in column:
+                t[::5] = 0
+        expected = [w.to(wide, copy=True) for w in ws]
+        f = gaf.parse(f"{name}(0.3, 2.0)")
+        for i, w in enumerate(expected):
+            states = [t[i].to(wide, copy=True) for t in (ms, vs, tops) if t]
+            rules.adam(w, gs[i].to(wide), *states, *[None][amsgrad:], f, step=4, **hyper)
+        steps = [torch.tensor(3.0) for _ in ws]
+        native.adam(ws, gs, ms, vs, tops, steps, name, (0.3, 2.0), **hyper)
+        for w, b in zip(ws, expected, strict=True):
+            error = (w.double() - b.double()).abs() / b.double().abs().clamp(min=1)
+            assert (error <= limit).all(), error.max()
 
 
 def test_a_wrong_value_is_caught(neon):

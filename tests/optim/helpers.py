@@ -29,7 +29,14 @@ OURS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd-nesterov-foreach": functools.partial(
         gaf.SGD, lr=0.1, momentum=0.9, nesterov=True, foreach=True
     ),
+    "sgd-decoupled": functools.partial(
+        gaf.SGD, lr=0.1, weight_decay=0.01, decoupled_weight_decay=True, placement="momentum"
+    ),
     "adam": functools.partial(gaf.Adam, lr=0.01, weight_decay=0.01),
+    "adam-momentum": functools.partial(
+        gaf.Adam, lr=0.01, weight_decay=0.01, placement="momentum", eps=0
+    ),
+    "adamw-update": functools.partial(gaf.AdamW, lr=0.01, placement="update"),
     "adamw": functools.partial(gaf.AdamW, lr=0.01, amsgrad=True, foreach=True),
     "lion": functools.partial(gaf.Lion, lr=0.01, weight_decay=0.01),
 }
@@ -55,7 +62,11 @@ FOREIGN: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw-foreach": functools.partial(torch.optim.AdamW, lr=0.01, foreach=True),
     **FUSED,
 }
-EVERY = (*(f"ours:{name}" for name in OURS), *(f"activated:{name}" for name in FOREIGN))
+EVERY = (
+    *(f"ours:{name}" for name in OURS),
+    *(f"activated:{name}" for name in FOREIGN),
+    "activated:rmsprop@update",
+)
 
 
 def make(name: str, params: Any, activation: gaf.Activation | str = F) -> torch.optim.Optimizer:
@@ -63,7 +74,8 @@ def make(name: str, params: Any, activation: gaf.Activation | str = F) -> torch.
     kind, _, which = name.partition(":")
     if kind == "ours":
         return OURS[which](params, activation=activation)
-    return gaf.activate(FOREIGN[which](params), activation)
+    which, _, placement = which.partition("@")
+    return gaf.activate(FOREIGN[which](params), activation, placement=placement or None)
 
 
 def make_model(seed: int = 0) -> nn.Sequential:

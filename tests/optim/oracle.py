@@ -6,9 +6,10 @@ bound of its rounding error.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
-from tests.optim.rounding import Rounded, atan, copysign, log1p, maximum, sqrt, tanh
+from tests.optim.rounding import Rounded, atan, copysign, log1p, maximum, ratio, sqrt, tanh
 
 FUNCTIONS = {
     "arctan": lambda g, alpha, beta: alpha * atan(beta * g),
@@ -31,6 +32,7 @@ class Sgd:
     nesterov: bool
     maximize: bool
     w: float
+    decoupled: bool = False
     v: float | None = None
 
     def __post_init__(self) -> None:
@@ -42,6 +44,9 @@ class Sgd:
     def step(self, grad: float, lr: float) -> None:
         grad = Rounded(-grad if self.maximize else grad)
         mu, tau, decay = self.momentum, self.dampening, self.weight_decay * self.w
+        if self.decoupled:
+            self.w -= lr * decay
+            decay = Rounded(0.0)
         if self.placement == "gradient":
             term = self.f(grad) + decay
             self.carry(term, mu, tau)
@@ -64,11 +69,12 @@ class Sgd:
 
 @dataclass
 class Adam:
-    """Adam (or AdamW, when decoupled) of one weight, on f(gradient)."""
+    """Adam (or AdamW, when decoupled) of one weight."""
 
     function: str
     alpha: float
     beta: float
+    placement: str
     betas: tuple[float, float]
     eps: float
     weight_decay: float
@@ -87,7 +93,7 @@ class Adam:
     def step(self, grad: float, lr: float) -> None:
         self.t += 1
         grad = Rounded(-grad if self.maximize else grad)
-        g = FUNCTIONS[self.function](grad, self.alpha, self.beta)
+        g = self.f(grad) if self.placement == "gradient" else grad
         if self.decoupled:
             self.w -= lr * self.weight_decay * self.w
         else:
@@ -97,4 +103,15 @@ class Adam:
         self.v = b2 * self.v + (1 - b2) * g * g
         self.v_max = maximum(self.v_max, self.v)
         v_hat = (self.v_max if self.amsgrad else self.v) / (1 - b2**self.t)
-        self.w -= lr * (self.m / (1 - b1**self.t)) / (sqrt(v_hat) + self.eps)
+        direction = ratio(self.m / (1 - b1**self.t), sqrt(v_hat) + self.eps)
+        if self.placement == "gradient":
+            self.w -= lr * direction
+        elif self.placement == "momentum":
+            self.w -= lr * self.f(direction)
+        else:
+            self.w += self.f(-lr * direction)
+
+    def f(self, x: float) -> float:
+        y = FUNCTIONS[self.function](x, self.alpha, self.beta)
+        bound = math.inf if self.function == "log" else self.alpha * math.pi / 2
+        return Rounded(y, min(y.error, 2 * bound))

@@ -12,6 +12,7 @@ from typing import Any
 # Half a unit for the rounding here and half a unit there, or one unit each for a function of libm or SLEEF.
 # The rest is for a rule that rounds twice where the judge does once (lerp, or alpha * beta formed first).
 ULPS = 2.0
+UNKNOWN = 1e300  # an error beyond all that follows
 
 
 class Rounded(float):
@@ -68,6 +69,13 @@ def log1p(x: Rounded) -> Rounded:
 def sqrt(x: Rounded) -> Rounded:
     root = math.sqrt(x)
     return _rounded(root, root - math.sqrt(_least(x)) if _least(x) else math.sqrt(x + x.error))
+
+
+def ratio(x: Rounded, y: Rounded) -> Rounded:
+    """x / y where y may be 0: 0 / 0 is 0, and of a y that rounding may have made 0 nothing is known."""
+    if x == 0 and x.error == 0:
+        return x
+    return x / y if _least(y) > 0 else Rounded(0.0, UNKNOWN)
 
 
 def copysign(x: Rounded, sign: float) -> Rounded:

@@ -74,6 +74,12 @@ MAKERS = {
         params, **SGD | {"lr": torch.tensor(0.1)}, activation="arctan"
     ),
     "adam": lambda params: gaf.Adam(params, lr=0.1, activation="arctan"),
+    "adam-momentum": lambda params: gaf.Adam(
+        params, lr=0.1, activation="arctan", placement="momentum", eps=0
+    ),
+    "adamw-update": lambda params: gaf.AdamW(
+        params, lr=0.1, activation="arctan", placement="update", foreach=False
+    ),
     "adamw": lambda params: gaf.AdamW(params, lr=0.1, activation="log"),
     "auto-momentum": lambda params: gaf.SGD(
         params, **SGD, activation=gaf.Auto(), placement="momentum"

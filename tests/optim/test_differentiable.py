@@ -36,8 +36,8 @@ def check(make, *hyper, steps=3):
 
 
 SGD = [
-    {"placement": "gradient"},
-    {"placement": "update"},
+    *({"placement": placement} for placement in gaf.PLACEMENTS),
+    {"placement": "momentum", "momentum": 0.9, "decoupled_weight_decay": True},
     *({"placement": placement, "momentum": 0.9} for placement in gaf.PLACEMENTS),
     *({"placement": p, "momentum": 0.9, "nesterov": True} for p in gaf.PLACEMENTS),
     *({"placement": p, "momentum": 0.5, "dampening": 0.2} for p in gaf.PLACEMENTS),
@@ -84,7 +84,8 @@ def test_sgd_in_the_weight_decay(hyper):
 @pytest.mark.parametrize("function", BUILT_IN)
 @pytest.mark.parametrize("cls", [gaf.Adam, gaf.AdamW])
 @pytest.mark.parametrize("amsgrad", [False, True], ids=["", "amsgrad"])
-def test_adam_in_the_first_weights(cls, function, amsgrad):
+@pytest.mark.parametrize("placement", gaf.PLACEMENTS)
+def test_adam_in_the_first_weights(cls, function, amsgrad, placement):
     f = gaf.parse(f"{function}(0.5, 4)")
     check(
         lambda params: cls(
@@ -95,6 +96,7 @@ def test_adam_in_the_first_weights(cls, function, amsgrad):
             amsgrad=amsgrad,
             differentiable=True,
             activation=f,
+            placement=placement,
         ),
         steps=1 if amsgrad else 3,  # torch's amsgrad overwrites what a second step's autograd needs
     )

@@ -72,8 +72,7 @@ def draw(step, size=1000, spread=0.3):
 @pytest.mark.parametrize(
     "hyper",
     [
-        {"placement": "gradient"},
-        {"placement": "update"},
+        *({"placement": p} for p in gaf.PLACEMENTS),
         *({"placement": p, "momentum": 0.9, "dampening": 0.2} for p in gaf.PLACEMENTS),
         *({"placement": p, "momentum": 0.9, "nesterov": True} for p in gaf.PLACEMENTS),
     ],

@@ -32,14 +32,13 @@ def sgd_cases(draw):
         "function": draw(st.sampled_from(sorted(oracle.FUNCTIONS))),
         "alpha": alpha,
         "beta": beta,
-        "placement": draw(
-            st.sampled_from([p for p in gaf.PLACEMENTS if momentum or p != "momentum"])
-        ),
+        "placement": draw(st.sampled_from(gaf.PLACEMENTS)),
         "momentum": momentum,
         "dampening": 0.0 if nesterov else draw(st.sampled_from([0.0, 0.3])),
         "weight_decay": draw(st.sampled_from([0.0, 0.1])),
         "nesterov": nesterov,
         "maximize": draw(st.booleans()),
+        "decoupled": draw(st.booleans()),
         "w": draw(number(-10, 10)),
     }
 
@@ -51,6 +50,7 @@ def check_sgd(case: dict, grads: list[float], lrs: list[float], foreach: bool) -
     f = gaf.parse(f"{case['function']}({case['alpha']!r}, {case['beta']!r})")
     names = ("momentum", "dampening", "weight_decay", "nesterov", "maximize", "placement")
     hyper = {name: case[name] for name in names}
+    hyper["decoupled_weight_decay"] = case.get("decoupled", False)
     opt = gaf.SGD([w], lr=1.0, activation=f, foreach=foreach, **hyper)
     for grad, lr in zip(grads, lrs, strict=True):
         w.grad = torch.tensor([grad], dtype=torch.float64)
@@ -183,12 +183,16 @@ def test_a_wrong_rule_is_caught(monkeypatch, wrong, case):
 @st.composite
 def adam_cases(draw):
     alpha, beta = draw(factors)
+    function = draw(st.sampled_from(sorted(oracle.FUNCTIONS)))
+    placement = draw(st.sampled_from(gaf.PLACEMENTS))
+    exact = placement != "gradient" and function != "log"  # which has no bound
     return {
-        "function": draw(st.sampled_from(sorted(oracle.FUNCTIONS))),
+        "function": function,
         "alpha": alpha,
         "beta": beta,
+        "placement": placement,
         "betas": draw(st.sampled_from([(0.9, 0.999), (0.5, 0.9)])),
-        "eps": draw(st.sampled_from([1e-8, 1e-3])),
+        "eps": draw(st.sampled_from([1e-8, 1e-3, *([0.0] if exact else [])])),
         "weight_decay": draw(st.sampled_from([0.0, 0.1])),
         "decoupled": draw(st.booleans()),
         "amsgrad": draw(st.booleans()),
@@ -201,6 +205,7 @@ ADAM = {
     "function": "log",
     "alpha": 0.1,
     "beta": 20.0,
+    "placement": "gradient",
     "betas": (0.9, 0.999),
     "eps": 1e-8,
     "weight_decay": 0.1,
@@ -211,6 +216,9 @@ ADAM = {
 }
 
 
+ADAM_ARGUMENTS = ("betas", "eps", "weight_decay", "amsgrad", "maximize", "placement")
+
+
 def check_adam(
     case: dict, grads: list[float], lrs: list[float], foreach: bool, named_adamw: bool
 ) -> None:
@@ -218,7 +226,7 @@ def check_adam(
     judge = oracle.Adam(**case)
     w = torch.tensor([case["w"]], dtype=torch.float64)
     f = gaf.parse(f"{case['function']}({case['alpha']!r}, {case['beta']!r})")
-    hyper = {name: case[name] for name in ("betas", "eps", "weight_decay", "amsgrad", "maximize")}
+    hyper = {name: case[name] for name in ADAM_ARGUMENTS}
     if case["decoupled"] and named_adamw:
         opt = gaf.AdamW([w], lr=1.0, activation=f, foreach=foreach, **hyper)
     else:

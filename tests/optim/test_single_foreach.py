@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -65,14 +67,13 @@ SGD_CASES = [
     {"momentum": 0.9, "nesterov": True, "maximize": True},
     {"momentum": 0.0, "weight_decay": 0.01},
     {"momentum": 0.0, "maximize": True},
+    {"momentum": 0.9, "weight_decay": 0.01, "decoupled_weight_decay": True},
 ]
 
 
 @pairs_first(name=gaf.names(), placement=gaf.PLACEMENTS, dtype=DTYPES)
 def test_sgd(name, placement, dtype):
     for case in SGD_CASES:
-        if placement == "momentum" and not case["momentum"]:
-            continue
         kwargs = {"lr": 0.1, "activation": name, "placement": placement, **case}
         check_same(
             train(gaf.SGD, dtype, foreach=False, **kwargs),
@@ -80,14 +81,22 @@ def test_sgd(name, placement, dtype):
         )
 
 
-@pairs_first(name=gaf.names(), optimizer_type=[gaf.Adam, gaf.AdamW], dtype=DTYPES)
-def test_adam(name, optimizer_type, dtype):
-    for case in [
+@pairs_first(
+    name=gaf.names(),
+    optimizer_type=[gaf.Adam, gaf.AdamW],
+    placement=gaf.PLACEMENTS,
+    dtype=DTYPES,
+)
+def test_adam(name, optimizer_type, placement, dtype):
+    cases = [
         {},
         {"weight_decay": 0.1, "maximize": True},
         {"weight_decay": 0.1, "amsgrad": True},
-    ]:
-        kwargs = {"lr": 0.1, "activation": name, **case}
+    ]
+    if placement != "gradient" and gaf.parse(name).bound < math.inf:
+        cases.append({"eps": 0})
+    for case in cases:
+        kwargs = {"lr": 0.1, "activation": name, "placement": placement, **case}
         check_same(
             train(optimizer_type, dtype, foreach=False, **kwargs),
             train(optimizer_type, dtype, foreach=True, **kwargs),

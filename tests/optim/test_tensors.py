@@ -22,8 +22,7 @@ from tests.optim.helpers import (
 )
 
 SGD = {
-    "plain-gradient": {"placement": "gradient"},
-    "plain-update": {"placement": "update"},
+    **{f"plain-{p}": {"placement": p} for p in gaf.PLACEMENTS},
     **{f"{p}": {"placement": p, "momentum": 0.9} for p in gaf.PLACEMENTS},
     **{
         f"nesterov-{p}": {"placement": p, "momentum": 0.9, "nesterov": True} for p in gaf.PLACEMENTS

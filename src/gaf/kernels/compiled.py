@@ -87,7 +87,7 @@ def step(
 def _call(run: Callable[..., None], tensors: Sequence[Tensor | None], *rest: Any) -> None:
     try:
         run(tensors, *rest)
-    except torch._dynamo.exc.TorchDynamoException as error:
+    except torch._dynamo.exc.TorchDynamoException as error:  # type: ignore[attr-defined]
         reason = f"torch.compile does not follow the formula ({str(error).splitlines()[0]});"
         cause: BaseException | None = error
         while cause is not None:

@@ -88,6 +88,13 @@ class TensorList:
         torch._foreach_div_(self.tensors, _operand(other))
         return self
 
+    def ne(self, other: float) -> TensorList:
+        return TensorList([t.ne(other) for t in self.tensors])
+
+    def where(self, condition: TensorList, other: float) -> TensorList:
+        pairs = zip(self.tensors, condition.tensors, strict=True)
+        return _made([t.where(mask, other) for t, mask in pairs])
+
     def sqrt(self) -> TensorList:
         return _made(torch._foreach_sqrt(self.tensors))
 

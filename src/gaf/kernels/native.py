@@ -162,12 +162,12 @@ def refusal(
 _LIBRARY = torch.library.Library("gaf", "DEF")
 _LIBRARY.define(
     "sgd_(Tensor(a!)[] ws, Tensor[] gs, Tensor(b!)[] vs, bool[] fresh, str function, str placement, "
-    "bool nesterov, bool maximize, Tensor numbers, Tensor? grad_scale, Tensor? found_inf, "
-    "Tensor? factors) -> ()"
+    "bool nesterov, bool maximize, bool decoupled, Tensor numbers, Tensor? grad_scale, "
+    "Tensor? found_inf, Tensor? factors) -> ()"
 )
 _LIBRARY.define(
     "adam_(Tensor(a!)[] ws, Tensor[] gs, Tensor(b!)[] ms, Tensor(c!)[] vs, Tensor(d!)[] tops, "
-    "Tensor(e!)[] steps, str function, bool decoupled, bool maximize, Tensor numbers, "
+    "Tensor(e!)[] steps, str function, str placement, bool decoupled, bool maximize, Tensor numbers, "
     "Tensor? grad_scale, Tensor? found_inf, Tensor? factors) -> ()"
 )
 _LIBRARY.define("activate_(Tensor(a!)[] gs, str function, Tensor numbers) -> Tensor")
@@ -187,6 +187,7 @@ def sgd(
     weight_decay: float | Tensor,
     nesterov: bool,
     maximize: bool,
+    decoupled_weight_decay: bool = False,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
     known: Known | None = None,
@@ -209,7 +210,7 @@ def sgd(
         factors = params if isinstance(params, Tensor) else None
         shared = (1.0, 1.0) if isinstance(params, Tensor) else params  # nobody reads those of each
         numbers = (*shared, lr, weight_decay, momentum, 1 - dampening)
-        flags = (function, placement, nesterov, maximize)
+        flags = (function, placement, nesterov, maximize, decoupled_weight_decay)
         lists = (ws, gs, velocities)
         if torch.compiler.is_compiling():
             local = map(_local, lists)
@@ -232,12 +233,13 @@ def _sgd_operator(
     placement: str,
     nesterov: bool,
     maximize: bool,
+    decoupled: bool,
     numbers: Tensor,
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
     factors: Tensor | None,
 ) -> None:
-    flags = (function, placement, nesterov, maximize)
+    flags = (function, placement, nesterov, maximize, decoupled)
     rows = [] if factors is None else factors.tolist()
     _sgd((ws, gs, vs), fresh, flags, numbers.tolist(), rows, grad_scale, found_inf)
 
@@ -245,7 +247,7 @@ def _sgd_operator(
 def _sgd(
     lists: Lists,
     fresh: list[bool],
-    flags: tuple[str, str, bool, bool],
+    flags: tuple[str, str, bool, bool, bool],
     numbers: Iterable[float],
     rows: list[list[float]],
     grad_scale: Tensor | None,
@@ -254,11 +256,12 @@ def _sgd(
 ) -> None:
     if found_inf is not None and found_inf.item():
         return
-    function, placement, nesterov, maximize = flags
+    function, placement, nesterov, maximize, decoupled = flags
     alpha, beta, lr, weight_decay, momentum, gain = numbers
     inner, outer = (-lr, 1.0) if placement == "update" else (1.0, -lr)
     sign = -1.0 if maximize else 1.0
     first = placement == "gradient"
+    shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
     scale = 1.0
     if grad_scale is not None:
         known = None  # the gradients may be copies
@@ -276,7 +279,7 @@ def _sgd(
             g,
             v,
             new or None,
-            (sign, scale, weight_decay, inner, outer, momentum, gain, nesterov),
+            (sign, scale, l2, shrink, inner, outer, momentum, gain, nesterov),
             torch.get_num_threads(),
         )
 
@@ -309,7 +312,7 @@ def adam(
     if ws:
         there = [top for top in tops if top is not None]
         lists: Lists = (ws, gs, ms, vs, there)  # type: ignore[assignment]
-        flags = (function, decoupled_weight_decay, maximize)
+        flags = (function, placement, decoupled_weight_decay, maximize)
         factors = params if isinstance(params, Tensor) else None
         shared = (1.0, 1.0) if isinstance(params, Tensor) else params
         numbers = (*shared, lr, *betas, eps, weight_decay)
@@ -333,6 +336,7 @@ def _adam_operator(
     tops: list[Tensor],
     steps: list[Tensor],
     function: str,
+    placement: str,
     decoupled: bool,
     maximize: bool,
     numbers: Tensor,
@@ -341,7 +345,7 @@ def _adam_operator(
     factors: Tensor | None,
 ) -> None:
     lists = (ws, gs, ms, vs, tops)
-    flags = (function, decoupled, maximize)
+    flags = (function, placement, decoupled, maximize)
     rows = [] if factors is None else factors.tolist()
     _adam(lists, steps, flags, numbers.tolist(), rows, grad_scale, found_inf)
 
@@ -349,7 +353,7 @@ def _adam_operator(
 def _adam(
     lists: Lists,
     steps: Sequence[Tensor],
-    flags: tuple[str, bool, bool],
+    flags: tuple[str, str, bool, bool],
     numbers: Iterable[float],
     rows: list[list[float]],
     grad_scale: Tensor | None,
@@ -358,17 +362,19 @@ def _adam(
 ) -> None:
     if found_inf is not None and found_inf.item():
         return
-    function, decoupled, maximize = flags
+    function, placement, decoupled, maximize = flags
     alpha, beta, lr, beta1, beta2, eps, weight_decay = numbers
+    inner, outer = (1.0, -lr) if placement == "momentum" else (-lr, 1.0)
+    first = placement == "gradient"
     sign = -1.0 if maximize else 1.0
     scale = 1.0
     if grad_scale is not None:
         known = None  # the gradients may be copies
-        lists, scale = _unscaling(lists, grad_scale, rows or [(alpha, beta)])
+        lists, scale = _unscaling(lists, grad_scale, (rows or [(alpha, beta)]) if first else [])
     shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
     batches = _batches(lists, range(len(steps)), rows, known=known)
     counts = _count(steps)
-    step_sizes = {count: lr / (1 - beta1**count) for count in set(counts)}
+    step_sizes = {count: inner / (1 - beta1**count) for count in set(counts)}
     roots = {count: (1 - beta2**count) ** 0.5 for count in set(counts)}
     for kind, sizes, (w, g, m, v, top), (indices, own) in batches:
         count = [counts[i] for i in indices] if len(batches) > 1 else counts
@@ -376,6 +382,7 @@ def _adam(
             instruction_set(),
             FUNCTIONS[function],
             kind,
+            first,
             (alpha, beta),
             list(itertools.chain(*own)) or None,
             sizes,
@@ -386,7 +393,7 @@ def _adam(
             top,
             [step_sizes[n] for n in count],
             [roots[n] for n in count],
-            (sign, scale, shrink, l2, 1 - beta1, beta2, 1 - beta2, eps),
+            (sign, scale, shrink, l2, outer, 1 - beta1, beta2, 1 - beta2, eps),
             torch.get_num_threads(),
         )
 

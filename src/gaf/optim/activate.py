@@ -1,14 +1,16 @@
-"""f in front of any torch optimizer.
+"""f in front of any torch optimizer, or behind it.
 
-``p.grad`` is activated in place: ``step()`` does what ``gaf.activate_grad_`` right before it would. The
-work is done by a step hook, which also reaches optimizers whose ``step`` a scheduler has wrapped; the
-hook is made part of the optimizer's pickled state, since torch drops hooks on copying.
+On the gradient ``p.grad`` is activated in place: ``step()`` does what ``gaf.activate_grad_`` right before it
+would. On the update f acts on what the step has changed: the weights are copied before it, and after it
+w is the copy plus f(w - copy). The work is done by step hooks, which also reach optimizers whose ``step`` a
+scheduler has wrapped; the hooks are made part of the optimizer's pickled state, since torch drops hooks on
+copying.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import torch
@@ -18,7 +20,7 @@ from gaf.functions import Activation, Adaptive, as_activation
 from gaf.functions.lift import refuse_partial
 from gaf.optim import _torch, adapt, settings
 from gaf.optim.base import ActivatedOptimizer, unscaled
-from gaf.optim.description import Rule, check_placement
+from gaf.optim.description import Rule
 from gaf.optim.grad import write_grad
 
 O = TypeVar("O", bound=torch.optim.Optimizer)  # noqa: E741
@@ -28,17 +30,20 @@ OWN = ("activation", "placement")  # what a group may ask for
 _HOOK = "gaf"  # our key among torch's numbered hooks: it cannot collide after unpickling
 
 
-def activate(optimizer: O, activation: Activation | str) -> O:
-    """Put f in front of an optimizer: each step acts on f(gradient).
+def activate(optimizer: O, activation: Activation | str, *, placement: str | None = None) -> O:
+    """Put f in front of an optimizer, or behind it.
 
-    A parameter group made with ``"activation": None`` (or another function) keeps its own. At every
-    step ``p.grad`` is activated in place, after other step pre-hooks registered earlier, with closures
-    too, and on unscaled gradients under :class:`torch.amp.GradScaler`, fused optimizers included.
+    A parameter group made with ``"activation": None`` (or another function, or a ``"placement"``) keeps its
+    own. On the gradient ``p.grad`` is activated in place at every step, after other step pre-hooks registered
+    earlier, with closures too, and on unscaled gradients under :class:`torch.amp.GradScaler`, fused
+    optimizers included. On the update the step itself is what f acts on, weight decay included; it costs a
+    copy of the weights, and ``p.grad`` is left alone.
 
     Args:
         optimizer: any torch optimizer; for SGD, Adam and AdamW prefer :class:`gaf.SGD` and its kin,
-            which leave ``p.grad`` alone.
+            which leave ``p.grad`` alone and cost no copy.
         activation: the function, or its name; or :class:`gaf.Auto`.
+        placement: ``"gradient"`` (unset) or ``"update"``.
 
     Returns:
         The same object; :func:`gaf.deactivate` undoes it.
@@ -53,17 +58,23 @@ def activate(optimizer: O, activation: Activation | str) -> O:
     f = as_activation(activation)
     if f is None:
         raise TypeError("activate needs an activation such as gaf.Arctan(0.1, 20), got None")
-    return activate_groups(optimizer, f)
+    return activate_groups(optimizer, f, placement)
 
 
-def activate_groups(optimizer: O, f: Activation | None) -> O:
+def activate_groups(optimizer: O, f: Activation | None, placement: str | None = None) -> O:
     """:func:`activate`, where f may be None: then only groups that ask for a function have one."""
     _check(optimizer)
-    own = [_own({"activation": f, **group}, optimizer) for group in optimizer.param_groups]
-    for group, own_f in zip(optimizer.param_groups, own, strict=True):
-        _put(group, own_f)
+    usual = {"activation": f, "placement": placement}
+    own = [_own({**usual, **group}, optimizer) for group in optimizer.param_groups]
+    _refuse_line_search(
+        group
+        for group, (_, where) in zip(optimizer.param_groups, own, strict=True)
+        if where == "gradient"
+    )
+    for group, (own_f, where) in zip(optimizer.param_groups, own, strict=True):
+        _put(group, own_f, where)
     # For groups added later; an adaptive one is bound to each.
-    settings.store(optimizer.defaults, f, "gradient")
+    settings.store(optimizer.defaults, f, ANY.place({}, placement))
     ours = (_before_step, _after_step, _before_load, _after_load)
     for hooks, hook in zip(_torch.hooks(optimizer), ours, strict=True):
         hooks[_HOOK] = hook
@@ -93,34 +104,42 @@ def unhook(optimizer: torch.optim.Optimizer) -> None:
     _forget_step(optimizer)
 
 
-# What is offered of any optimizer: f on the gradient.
-_ANY = Rule(
+def _refusal(group: Mapping[str, Any], placement: str, f: Activation | None) -> str | None:
+    if placement in ANY.placements:
+        return None
+    return (
+        f"placement {placement!r} is where the learning rate multiplies, which is known of gaf.SGD, "
+        "gaf.Adam, gaf.AdamW and gaf.Lion only: for another optimizer take 'gradient' or 'update'"
+    )
+
+
+# What is offered of any optimizer: f on the gradient, or on what the step has changed.
+ANY = Rule(
     name="any",
     arguments=(),
-    placements=("gradient",),
+    placements=("gradient", "update"),
     usual_placement=lambda group: "gradient",
-    control=lambda group, placement: {},
-    refusal=lambda group, placement: None,
+    control=lambda group, placement: {"lr": 1} if placement == "update" else {},
+    refusal=_refusal,
 )
 
 
-def _own(group: settings.Group, optimizer: torch.optim.Optimizer) -> Activation | None:
-    """The activation that a group asks for."""
-    placement = check_placement(group.get("placement"))
-    if placement not in (None, *_ANY.placements):
-        raise GafError(
-            f'a group asks for placement {placement!r}, and {type(optimizer).__name__} takes "gradient" '
-            "only: for the others use gaf.SGD"
-        )
+def _own(
+    group: settings.Group, optimizer: torch.optim.Optimizer
+) -> tuple[Activation | None, str | None]:
+    """The activation that a group asks for, and where."""
     own = as_activation(group["activation"])
-    return own.bound_to({**optimizer.defaults, **group}) if isinstance(own, Adaptive) else own
+    placement = ANY.place(group, group["placement"])
+    if isinstance(own, Adaptive):
+        own = own.bound_to({**optimizer.defaults, **group})
+    return own, placement
 
 
-def _put(group: settings.Group, f: Activation | None) -> None:
+def _put(group: settings.Group, f: Activation | None, placement: str | None) -> None:
     """Write f into a group, in place of what it asked for."""
     for key in OWN:
         group.pop(key, None)
-    settings.store(group, f, "gradient")
+    settings.store(group, f, placement)
 
 
 def is_activated(optimizer: torch.optim.Optimizer) -> bool:
@@ -148,14 +167,13 @@ def _check(optimizer: torch.optim.Optimizer) -> None:
             "activate overwrites p.grad, which autograd cannot follow through a step: leave "
             "differentiable=False, or use gaf.SGD or gaf.Adam with differentiable=True"
         )
-    _refuse_line_search(optimizer.param_groups)
 
 
 def _refuse_line_search(groups: Iterable[settings.Group]) -> None:
     if any(group.get("line_search_fn") for group in groups):
         raise GafError(
             "LBFGS with a line search compares losses with slopes, and activated gradients are not "
-            "the slopes of that loss: use line_search_fn=None"
+            "the slopes of that loss: use line_search_fn=None, or placement='update'"
         )
 
 
@@ -175,8 +193,12 @@ def _getstate(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 def _add_param_group(optimizer: torch.optim.Optimizer, param_group: settings.Group) -> None:
     """torch's own, for a group that may carry an ``activation``."""
     if isinstance(param_group, dict):
-        here = settings.activation_of({**optimizer.defaults, **param_group})
-        _put(param_group, _own({"activation": here, **param_group}, optimizer))
+        group = {**optimizer.defaults, **param_group}
+        usual = {"activation": settings.activation_of(group), "placement": group["gaf_placement"]}
+        f, placement = _own({**usual, **param_group}, optimizer)
+        if placement == "gradient":
+            _refuse_line_search([group])
+        _put(param_group, f, placement)
     type(optimizer).add_param_group(optimizer, param_group)
 
 
@@ -209,6 +231,7 @@ def _before_step(
             f"{type(optimizer).__name__} unscales gradients inside its own step, where no activation "
             "can see them: call scaler.unscale_ and step the optimizer without grad_scaler"
         )
+    _keep_weights(optimizer)
     closure = kwargs.get("closure", args[1] if len(args) > 1 and callable(args[1]) else None)
     if closure is None:
         if any(callable(value) for value in (*args[2:], *kwargs.values())):
@@ -241,9 +264,58 @@ def _activated_closure(
     return acting
 
 
+def _actings(optimizer: torch.optim.Optimizer, placement: str) -> list[settings.Acting | None]:
+    """What acts in each group in one place."""
+    actings = [settings.resolve(group, ANY) for group in optimizer.param_groups]
+    return [
+        None if acting is None or acting.placement != placement else acting for acting in actings
+    ]
+
+
+@torch.no_grad()
+def _keep_weights(optimizer: torch.optim.Optimizer) -> None:
+    """Copy the weights whose change f will act on; those of a step that calls its parent's, once more."""
+    optimizer.__dict__.pop("_gaf_weights", None)
+    actings = _actings(optimizer, "update")
+    if any(acting is not None for acting in actings):
+        optimizer._gaf_weights = [  # type: ignore[attr-defined]
+            {} if acting is None else {p: (p.clone(), p.grad) for p in group["params"]}
+            for group, acting in zip(optimizer.param_groups, actings, strict=True)
+        ]
+
+
+@torch.no_grad()
+def _activate_change(optimizer: torch.optim.Optimizer) -> None:
+    """Take each weight to where it was, plus f of what the step has added."""
+    kept = optimizer.__dict__.pop("_gaf_weights")
+    monitor = getattr(optimizer, "gaf_monitor", None)
+    found_inf = getattr(optimizer, "found_inf", None)
+    actings = _actings(optimizer, "update")
+    for number, (group, acting, weights) in enumerate(
+        zip(optimizer.param_groups, actings, kept, strict=True)
+    ):
+        if acting is None:
+            continue
+        # a closure may have made gradients, and a step may have dropped them
+        owners = [p for p, (_, grad) in weights.items() if not (grad is None and p.grad is None)]
+        olds = [weights[p][0] for p in owners]
+        wide = [torch.promote_types(p.dtype, torch.float32) for p in owners]
+        changes = [p.to(t) - old for p, t, old in zip(owners, wide, olds, strict=True)]
+        factors = None
+        if acting.adaptive and owners:
+            factors = _adapted(optimizer, acting, group, owners, changes, found_inf)
+        if monitor is not None:
+            monitor.observe(
+                *(number, acting.activation, changes), skipped=found_inf, factors=factors
+            )
+        fs = acting.formulas(len(owners), factors)
+        for p, old, change, f in zip(owners, olds, changes, fs, strict=True):
+            p.copy_(old + f(change))
+
+
 @torch.no_grad()
 def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
-    actings = [settings.resolve(group, _ANY) for group in optimizer.param_groups]
+    actings = _actings(optimizer, "gradient")
     for group, acting in zip(optimizer.param_groups, actings, strict=True):
         if acting is not None:  # all of them before any is activated
             refuse_partial([p.grad for p in group["params"]])
@@ -327,6 +399,8 @@ def _after_step(
     optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     optimizer.__dict__.pop("_gaf_done", None)
+    if "_gaf_weights" in optimizer.__dict__:
+        _activate_change(optimizer)
     if "_gaf_grad_scale" in optimizer.__dict__:
         optimizer.grad_scale = optimizer.__dict__.pop("_gaf_grad_scale")  # type: ignore[attr-defined]
     new = [p for p in optimizer.__dict__.pop("_gaf_new", ()) if p in optimizer.state]
@@ -357,7 +431,9 @@ def _keep(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _before_load(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
-    _refuse_line_search(state_dict["param_groups"])
+    _refuse_line_search(
+        group for group in state_dict["param_groups"] if group.get("gaf_placement") != "update"
+    )
     state_dict = settings.adapt_checkpoint(optimizer.param_groups, state_dict)
     optimizer._gaf_saved = adapt.saved(optimizer, state_dict)  # type: ignore[attr-defined]
     return state_dict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,39 +11,55 @@ from torch import Tensor
 from torch.optim.adam import adam as torch_adam
 from torch.optim.optimizer import ParamsT
 
-from gaf.functions import Activation
+from gaf.functions import Activation, Adaptive
 from gaf.optim.base import ActivatedOptimizer, Column
-from gaf.optim.description import Rule
+from gaf.optim.description import PLACEMENTS, Rule
 from gaf.optim.settings import Acting, Group
 
 
 def _control(group: Mapping[str, Any], placement: str) -> dict[str, int]:
-    """eps divided by the slope; an L2 decay too, which f does not see."""
-    apart = group["weight_decay"] != 0 and not group["decoupled_weight_decay"]
-    return {"eps": -1, "weight_decay": -1} if apart else {"eps": -1}
+    """The argument that f's slope changes, and a decay that f does not see, divided by the slope.
+
+    On the gradient the ratio of the moments hides the slope from all but eps.
+    """
+    first = placement == "gradient"
+    powers = {"eps": -1} if first else {"lr": 1}
+    if group["weight_decay"] != 0 and group["decoupled_weight_decay"] != first:
+        powers["weight_decay"] = -1
+    return powers
 
 
-def _refusal(group: Mapping[str, Any], placement: str) -> str | None:
-    if placement == "gradient":
+def _refusal(group: Mapping[str, Any], placement: str, f: Activation | None) -> str | None:
+    if placement == "gradient" or group.get("eps") != 0:
+        return None
+    if f is None or isinstance(f, Adaptive) or f.bound < math.inf:
         return None
     return (
-        f'Adam takes placement="gradient" only, got {placement!r}: its step is a ratio of two running '
-        "averages, already bounded near 1, and has no velocity for f to act on"
+        f"eps=0 needs a bounded function where f acts on the ratio of the moments, which has no bound of its "
+        f"own; {f.name} has none: give an eps, or a function such as arctan"
     )
 
 
 class Adam(ActivatedOptimizer, torch.optim.Adam):
-    """:class:`torch.optim.Adam` on f(gradient); an L2 ``weight_decay`` is added after f.
+    """:class:`torch.optim.Adam` with an activation.
 
     Args:
         params, lr, betas, eps, weight_decay, amsgrad, foreach, maximize, capturable, differentiable,
             fused, decoupled_weight_decay: as in :class:`torch.optim.Adam`.
         activation: as in :class:`gaf.SGD`.
-        placement: ``"gradient"``, the only one that is defined for Adam.
+        placement: ``"gradient"``, ``"momentum"`` (f on the ratio of the moments) or ``"update"``, see
+            :mod:`gaf.optim.rules`. Unset: ``"gradient"``. Where f is bounded and acts on the ratio, ``eps``
+            may be 0: an element that has had no gradient stays where it is.
 
     Example:
         >>> import gaf, torch
         >>> opt = gaf.Adam([torch.zeros(3, requires_grad=True)], activation="tanh(0.2, 10)")
+        >>> atan2 = gaf.Adam(
+        ...     [torch.zeros(3, requires_grad=True)],
+        ...     activation="arctan(1, 1)",
+        ...     placement="momentum",
+        ...     eps=0,
+        ... )
 
     Reference:
         Liu et al., "Activated Gradients for Deep Neural Networks", Section IV-A.
@@ -51,7 +68,7 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
     rule = Rule(
         name="adam",
         arguments=(*("lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize"),),
-        placements=("gradient",),
+        placements=PLACEMENTS,
         usual_placement=lambda group: "gradient",
         control=_control,
         refusal=_refusal,
@@ -128,13 +145,13 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
 
 
 class AdamW(Adam, torch.optim.AdamW):
-    """:class:`torch.optim.AdamW` on f(gradient); the weight decay does not pass through f.
+    """:class:`torch.optim.AdamW` with an activation; the weight decay does not pass through f.
 
     Args:
         params, lr, betas, eps, weight_decay, amsgrad, maximize, foreach, capturable, differentiable,
             fused: as in :class:`torch.optim.AdamW`.
         activation: as in :class:`gaf.SGD`.
-        placement: ``"gradient"``, the only one that is defined for AdamW.
+        placement: as in :class:`gaf.Adam`.
     """
 
     def __init__(

@@ -43,6 +43,7 @@ def adapt(
     *,
     reference: Any = None,
     hyper: dict[str, Any] | None = None,
+    counts: Sequence[Any] | None = None,
     scale: Tensor | None = None,
     skipped: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -57,7 +58,8 @@ def adapt(
             gradient.
         states: as kept, None for a tensor seen for the first time.
         reference: the rule; unused where f acts on the gradient.
-        hyper: the rule's numbers, and the placement; None where f acts on the gradient.
+        hyper: the rule's numbers, and the placement; None where f acts on ``grads``.
+        counts: the number of each tensor's step, for a rule that takes it.
         scale: GradScaler's, where the gradients still carry it.
         skipped: GradScaler's found_inf; where it is set the states stay as they are.
     """
@@ -71,7 +73,7 @@ def adapt(
     if scale is not None:
         x = x / scale.to(x)
     if hyper is not None:
-        x = _seen_by_f(reference, params, x, columns, hyper, sampled)
+        x = _seen_by_f(reference, params, x, columns, hyper, counts, sampled)
     q = quantile(x, auto.quantile)
     seen = q > 0
     found = torch.stack((torch.where(seen, q, 1.0).log(), seen.to(q)), dim=1)
@@ -190,6 +192,7 @@ def _seen_by_f(
     g: Tensor,
     columns: Sequence[Sequence[Tensor | None]],
     hyper: dict[str, Any],
+    counts: Sequence[Any] | None,
     sampled: Sampler,
 ) -> Tensor:
     """What f sees, by the reference rule on the sampled elements."""
@@ -200,25 +203,30 @@ def _seen_by_f(
         seen.append(x.clone())
         return x
 
-    parts: dict[tuple[bool, ...], list[int]] = {}
+    parts: dict[tuple[tuple[bool, ...], Any], list[int]] = {}
     for i in range(len(params)):
-        parts.setdefault(tuple(column[i] is None for column in columns), []).append(i)
+        absent = tuple(column[i] is None for column in columns)
+        parts.setdefault((absent, None if counts is None else counts[i]), []).append(i)
+
+    def run(count: Any, *tensors: Tensor | None) -> Tensor:
+        numbers = hyper if count is None else {**hyper, "step": count}
+        reference(*tensors, tap, **numbers)
+        return seen.pop()
+
     if len(parts) == 1:
-        (absent,) = parts
+        ((absent, count),) = parts
         rows = [
             None if none else sampled(c, params) for c, none in zip(columns, absent, strict=True)
         ]
-        reference(w, g, *rows, tap, **hyper)
-        return seen[0]
+        return run(count, w, g, *rows)
     x = torch.empty_like(g)
-    for absent, indices in parts.items():
+    for (absent, count), indices in parts.items():
         like = [params[i] for i in indices]
         rows = [
             None if none else _widened(sampled([column[i] for i in indices], like), g.shape[1])
             for column, none in zip(columns, absent, strict=True)
         ]
-        reference(w[indices], g[indices], *rows, tap, **hyper)
-        x[indices] = seen.pop()
+        x[indices] = run(count, w[indices], g[indices], *rows)
     return x
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -28,10 +29,20 @@ class ActivatedOptimizer(torch.optim.Optimizer):
     version: ClassVar[int] = 1  # raised when the same settings and gradients give other weights
     rule: ClassVar[Rule]
     gaf_monitor: Monitor | None = None
+    _own_defaults: Mapping[str, Any] = MappingProxyType({})  # those of a copy are in its defaults
 
-    def _begin(self, activation: Activation | str | None, placement: str | None) -> None:
-        """Keep the constructor's setting for the groups that torch's constructor will add."""
+    def _begin(
+        self, activation: Activation | str | None, placement: str | None, **defaults: Any
+    ) -> None:
+        """Keep the constructor's setting for the groups that torch's constructor will add.
+
+        Args:
+            activation: what acts.
+            placement: where.
+            **defaults: arguments of groups that torch's own optimizer does not have.
+        """
         self._setting = (as_activation(activation), check_placement(placement))
+        self._own_defaults = defaults
 
     def _step_without(self, group: Group) -> None:
         """The step of a group that has no activation: torch's own."""
@@ -78,7 +89,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         hyper["placement"] = acting.placement
         factors = None
         if acting.adaptive and params:
-            factors = self._adapted(group, acting, params, grads, states, hyper)
+            factors = self._adapted(group, acting, params, grads, states, counters, hyper)
         monitor = self.gaf_monitor
         if monitor is not None and monitor.due and number is not None:
             self._observe(number, group, acting, params, grads, states, counters, hyper, factors)
@@ -167,6 +178,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; it may carry ``activation`` and ``placement`` of its own."""
+        self.defaults.update(self._own_defaults)
         if isinstance(param_group, dict):
             group = dict(param_group)  # the caller's dict stays as it is
             activation, placement = self._setting
@@ -204,13 +216,18 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         ``foreach``, ``fused`` and ``differentiable`` of a group with an activation stay as they were made:
         they are about this machine and this program, not about the training.
         """
-        state_dict = settings.adapt_checkpoint(self.param_groups, state_dict)
+        state_dict = settings.adapt_checkpoint(self.param_groups, state_dict, self._from_torch)
         for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=False):
+            for key in self.rule.arguments:  # a checkpoint of torch.optim does not have ours
+                saved.setdefault(key, group[key])
             if saved["gaf_function"] is not None:
                 saved.update({key: group[key] for key in ("foreach", "fused", "differentiable")})
         super().load_state_dict(state_dict)
         for p, state in adapt.saved(self, state_dict).items():
             self.state[p][adapt.KEY] = state
+
+    def _from_torch(self, group: Group, state: dict[Any, Any]) -> None:
+        """Convert the state of a group that torch.optim has saved to what the group's placement keeps."""
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -229,11 +246,16 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         params: list[Tensor],
         grads: list[Tensor],
         states: dict[str, Column],
+        counters: list[Tensor],
         hyper: dict[str, Any],
     ) -> Tensor:
         """Let an adaptive activation see the step; returns each tensor's values."""
         entries = [self.state[p] for p in params]
         scale, skipped = self._loss_scale().values()
+        counts: list[Any] | None = None
+        if self.rule.counts and acting.placement != "gradient":
+            compiling = torch.compiler.is_compiling()
+            counts = [c + 1 if compiling else c.item() + 1 for c in counters]
         new, factors = adapt.adapt(
             acting.activation,
             group,
@@ -243,6 +265,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             [entry.get(adapt.KEY) for entry in entries],
             reference=self.rule.reference,
             hyper=hyper,
+            counts=counts,
             scale=scale,
             skipped=skipped,
         )

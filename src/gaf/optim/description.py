@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from gaf.common.errors import GafError
+from gaf.functions import Activation
 from gaf.optim import rules
 from gaf.optim.rules import PLACEMENTS
 
@@ -34,7 +35,7 @@ class Rule:
         usual_placement: the one for a group, where none is asked for.
         control: the powers of f's slope by which a group's arguments are multiplied in the matched control,
             the same rule with f replaced by its slope; for a group and a placement.
-        refusal: why a group cannot have a placement, or None.
+        refusal: why a group cannot have a placement with a function, or None.
         counts: whether the reference takes the number of the step.
         native: whether ``gaf.kernels.native`` has a loop for it.
     """
@@ -44,7 +45,7 @@ class Rule:
     placements: tuple[str, ...]
     usual_placement: Callable[[Mapping[str, Any]], str]
     control: Callable[[Mapping[str, Any], str], dict[str, int]]
-    refusal: Callable[[Mapping[str, Any], str], str | None]
+    refusal: Callable[[Mapping[str, Any], str, Activation | None], str | None] = lambda *_: None
     counts: bool = False
     native: bool = False
 
@@ -53,12 +54,14 @@ class Rule:
         """The rule on one tensor."""
         return getattr(rules, self.name)
 
-    def place(self, group: Mapping[str, Any], placement: str | None) -> str:
+    def place(
+        self, group: Mapping[str, Any], placement: str | None, f: Activation | None = None
+    ) -> str:
         """The placement in force where ``placement`` is asked for, None being the usual one."""
         if placement is None:
             return self.usual_placement(group)
         check_placement(placement)
-        reason = self.refusal(group, placement)
+        reason = self.refusal(group, placement, f)
         if reason is not None:
             raise GafError(reason)
         return placement

@@ -13,7 +13,7 @@ from torch.optim.optimizer import ParamsT
 
 from gaf.common.errors import GafError
 from gaf.functions import Activation, as_activation
-from gaf.optim.activate import OWN, activate_groups
+from gaf.optim.activate import ANY, OWN, activate_groups
 from gaf.optim.adam import Adam, AdamW
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.description import check_placement
@@ -65,16 +65,13 @@ def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
 
         return make
     kind = _of_torch(optimizer)
-    if placement not in (None, "gradient"):
-        raise GafError(
-            f'{name!r}: {kind.__name__} takes placement "gradient" only; {placement!r} is for sgd'
-        )
+    ANY.place({}, placement)
 
     def make_activated(params: ParamsT, **arguments: Any) -> torch.optim.Optimizer:
         refuse_twice(name, arguments)
         made = kind(params, **arguments)
         asked = any(key in group for group in made.param_groups for key in OWN)
-        return made if f is None and not asked else activate_groups(made, f)
+        return made if f is None and not asked else activate_groups(made, f, placement)
 
     return make_activated
 

@@ -16,7 +16,7 @@ from gaf.optim.description import Rule
 from gaf.optim.settings import Acting, Group
 
 
-def _refusal(group: Mapping[str, Any], placement: str) -> str | None:
+def _refusal(group: Mapping[str, Any], placement: str, f: Activation | None) -> str | None:
     if placement == "momentum":
         return None
     return f'Lion takes placement="momentum" only, got {placement!r}: f stands in the place of its sign'

@@ -1,5 +1,11 @@
 r"""WHERE f acts: the rules and their placements, one tensor at a time, as the reference.
 
+A placement means the same for every rule:
+
+- ``gradient``: f acts on the gradient, before everything else.
+- ``momentum``: f acts on the direction that the learning rate multiplies.
+- ``update``: f acts on the whole step, with the learning rate inside f.
+
 With the learning rate :math:`\eta`, weight decay :math:`\lambda`, and the gradient :math:`\nabla` (negated
 first for ``maximize``), SGD has momentum :math:`\mu` and dampening :math:`\tau`:
 
@@ -10,8 +16,16 @@ first for ``maximize``), SGD has momentum :math:`\mu` and dampening :math:`\tau`
 - ``update``: :math:`v \leftarrow \mu v - (1-\tau)\,\eta(\nabla + \lambda w)`, then
   :math:`w \leftarrow w + f(u)`. The paper's Algorithm 1: the learning rate is inside f.
 
-Here u is v, or for Nesterov the new term plus :math:`\mu v`. The first v is the first term, without
-dampening, as in torch. The velocity carried on is the one before f.
+Here u is v, or for Nesterov the new term plus :math:`\mu v`, or without momentum the term alone. The first v
+is the first term, without dampening, as in torch. The velocity carried on is the one before f. A decoupled
+weight decay is not seen by f: :math:`w \leftarrow (1 - \eta\lambda) w` comes first.
+
+Adam's direction is :math:`r = \hat m / (\sqrt{\hat v} + \epsilon)`, from running means of the gradient and of
+its square, with an L2 weight decay in it; a decoupled one is kept apart as for SGD:
+
+- ``gradient``: Adam of :math:`f(\nabla)`, to which an L2 decay is added after f.
+- ``momentum``: :math:`w \leftarrow w - \eta f(r)`. With arctan and :math:`\epsilon = 0` it is Adam-atan2.
+- ``update``: :math:`w \leftarrow w + f(-\eta r)`.
 
 A rule is written once. Its tensors may be lists of them, :class:`gaf.kernels.foreach.TensorList`, whose
 methods are those of a tensor; and :mod:`gaf.kernels.compiled` compiles the same text. So a rule keeps to two
@@ -85,13 +99,17 @@ def sgd(
     weight_decay: Number,
     nesterov: bool,
     maximize: bool,
+    decoupled_weight_decay: bool = False,
 ) -> tuple[Tensor | None]:
     """One step of ``w`` in place; returns the velocity to carry on. ``g`` is not touched."""
     d = -g if maximize else g
     if placement == "gradient":
         d = f(d)
     if not _is_zero(weight_decay):
-        d = _plus(d, _now(w), weight_decay)
+        if decoupled_weight_decay:
+            _shrink(w, lr * weight_decay)
+        else:
+            d = _plus(d, _now(w), weight_decay)
     if placement == "update":
         d = _times(d, -lr)
 
@@ -126,10 +144,7 @@ def adam(
     decoupled_weight_decay: bool,
     maximize: bool,
 ) -> tuple[Tensor | None, ...]:
-    r"""One step of ``w`` in place; returns the moments to carry on. ``g`` is not touched.
-
-    On ``gradient`` Adam of f(gradient), with an L2 decay added after f, as the paper has it:
-    :math:`w \leftarrow w - \eta\,\hat m / (\sqrt{\hat v} + \epsilon)`.
+    """One step of ``w`` in place; returns the moments to carry on. ``g`` is not touched.
 
     ``m`` and ``v`` are the running means of what Adam sees and of its square, ``top`` is the largest v so far
     for amsgrad, else None, and ``step`` is the number of this step, from 1.
@@ -151,7 +166,13 @@ def adam(
     largest = v if top is None else top
     root = (1 - beta2**step) ** 0.5
     denominator = largest.sqrt().div(root).add(eps)
-    _with_quotient(w, m, denominator, -lr / (1 - beta1**step))
+    correction = 1 - beta1**step
+    if placement == "gradient":
+        _with_quotient(w, m, denominator, -lr / correction)
+    elif placement == "momentum":
+        _added(w, f(_times(_ratio(m, denominator, eps), 1 / correction)), -lr)
+    else:
+        w.add_(f(_times(_ratio(m, denominator, eps), -lr / correction)))
     return m, v, top
 
 
@@ -244,6 +265,11 @@ def _raised(top: Tensor, v: Tensor) -> Tensor:
 def _with_square(v: Tensor, x: Tensor, a: Number) -> Tensor:
     """v + a * x * x, in place."""
     return v.add_(_times(x.mul(x), a)) if _in_parts(a) else v.addcmul_(x, x, value=a)
+
+
+def _ratio(m: Tensor, denominator: Tensor, eps: Number) -> Tensor:
+    """m / denominator; 0 / 0, where an element has had no gradient and eps is 0, is 0."""
+    return m.div(denominator.where(m.ne(0), 1)) if _is_zero(eps) else m.div(denominator)
 
 
 def _with_quotient(w: Tensor, x: Tensor, divisor: Tensor, a: Number) -> Tensor:

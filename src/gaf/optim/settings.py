@@ -26,15 +26,6 @@ Group = dict[str, Any]
 
 KEYS = ("gaf_function", "gaf_params", "gaf_placement")
 
-# SGD's velocity. In the placement "update" the learning rate of every past step is baked into it, so
-# it is kept apart from torch's momentum_buffer.
-VELOCITY = {
-    None: "momentum_buffer",
-    "gradient": "momentum_buffer",
-    "momentum": "momentum_buffer",
-    "update": "gaf_velocity",
-}
-
 
 @dataclass(frozen=True)
 class Acting:
@@ -156,7 +147,7 @@ def placement_of(group: Mapping[str, Any], f: Activation, rule: Rule, placement:
     """Where f acts in a group that asks for ``placement`` (None: the usual one)."""
     if placement is None and isinstance(f, Adaptive) and f.usual_placement in rule.placements:
         placement = f.usual_placement
-    return rule.place(group, placement)
+    return rule.place(group, placement, f)
 
 
 def _read(whose: str, group: Group) -> Acting | None:
@@ -204,19 +195,23 @@ def _says(given: Activation | str | None, group: Group, acting: Acting | None) -
     return f == (None if acting is None else acting.activation)
 
 
-def adapt_checkpoint(groups: list[Group], state_dict: dict[str, Any]) -> dict[str, Any]:
+def adapt_checkpoint(
+    groups: list[Group],
+    state_dict: dict[str, Any],
+    convert: Callable[[Group, dict[Any, Any]], None] = lambda group, state: None,
+) -> dict[str, Any]:
     """A checkpoint made fit for ``groups``: what it says wins, what it does not say stays.
 
     A torch.optim checkpoint says nothing of an activation, so the constructor's stays on. One saved
-    under another placement is refused: its velocities mean something else.
+    under another placement is refused: its velocities mean something else. ``convert`` may change the state
+    of a group that torch.optim has saved.
     """
     saved_groups = [dict(saved) for saved in state_dict["param_groups"]]
     state = dict(state_dict["state"])
     for number, (group, saved) in enumerate(zip(groups, saved_groups, strict=False)):
         if "gaf_function" not in saved:
             saved.update({key: group[key] for key in KEYS})
-            if group["gaf_placement"] == "update":
-                _bake_learning_rate(saved, state)
+            convert(saved, state)
             continue
         if saved["gaf_function"] is None and group["gaf_function"] is not None:
             warnings.warn(
@@ -249,12 +244,3 @@ def _check_saved(saved: Group) -> None:
         raise _unreadable(whose, saved, "a function and its placement go together")
     if acting is not None and not acting.complete:
         raise _unreadable(whose, saved, "its learning rate is missing")
-
-
-def _bake_learning_rate(saved: Group, state: dict[Any, Any]) -> None:
-    """Turn torch's momentum buffers into the velocities of "update": v = -lr * buffer."""
-    for index in saved["params"]:
-        entry = dict(state.get(index, {}))
-        buffer = entry.pop(VELOCITY[None], None)
-        if buffer is not None:
-            state[index] = {**entry, VELOCITY["update"]: buffer * -saved["lr"]}

@@ -11,12 +11,16 @@ from torch.optim.optimizer import ParamsT
 from torch.optim.sgd import sgd as torch_sgd
 
 from gaf.functions import Activation
-from gaf.optim import rules
 from gaf.optim.base import ActivatedOptimizer, Column
-from gaf.optim.description import Rule
-from gaf.optim.settings import VELOCITY, Acting, Group
+from gaf.optim.description import PLACEMENTS, Rule
+from gaf.optim.settings import Acting, Group
 
-_ARGUMENTS = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")
+_TORCHS = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")
+
+
+# In the placement "update" the learning rate of every past step is baked into the velocity: it is kept apart
+# from torch's.
+_VELOCITY, _BAKED = "momentum_buffer", "gaf_velocity"
 
 
 def _usual_placement(group: Mapping[str, Any]) -> str:
@@ -25,19 +29,9 @@ def _usual_placement(group: Mapping[str, Any]) -> str:
 
 
 def _control(group: Mapping[str, Any], placement: str) -> dict[str, int]:
-    """lr times the slope; on the gradient the decay, which f does not see, is divided by it."""
-    apart = placement == "gradient" and group["weight_decay"] != 0
-    return {"lr": 1, "weight_decay": -1} if apart else {"lr": 1}
-
-
-def _refusal(group: Mapping[str, Any], placement: str) -> str | None:
-    momentum = group["momentum"]
-    if placement == "momentum" and not momentum > 0:
-        return (
-            f'placement="momentum" needs a momentum above 0, got momentum={momentum}; set one, or use '
-            'placement="gradient"'
-        )
-    return None
+    """lr times the slope; a decay that f does not see is divided by it."""
+    unseen = placement == "gradient" or group.get("decoupled_weight_decay", False)
+    return {"lr": 1, "weight_decay": -1} if unseen and group["weight_decay"] != 0 else {"lr": 1}
 
 
 class SGD(ActivatedOptimizer, torch.optim.SGD):
@@ -51,6 +45,8 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
             ``activation`` of its own.
         placement: ``"gradient"``, ``"momentum"`` or ``"update"``, see :mod:`gaf.optim.rules`. Unset:
             ``"momentum"`` with momentum, ``"gradient"`` without it and for :class:`gaf.Auto`.
+        decoupled_weight_decay: shrink the weights by lr times ``weight_decay`` before the step, as
+            :class:`torch.optim.AdamW` does, instead of adding it to the gradient.
 
     Example:
         >>> import gaf, torch
@@ -65,11 +61,10 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
 
     rule = Rule(
         name="sgd",
-        arguments=_ARGUMENTS,
-        placements=rules.PLACEMENTS,
+        arguments=(*_TORCHS, "decoupled_weight_decay"),
+        placements=PLACEMENTS,
         usual_placement=_usual_placement,
         control=_control,
-        refusal=_refusal,
         native=True,
     )
 
@@ -88,8 +83,9 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         fused: bool | None = None,
         activation: Activation | str | None = None,
         placement: str | None = None,
+        decoupled_weight_decay: bool = False,
     ) -> None:
-        self._begin(activation, placement)
+        self._begin(activation, placement, decoupled_weight_decay=decoupled_weight_decay)
         super().__init__(
             params,
             lr,
@@ -113,7 +109,7 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         """
         params = [p for p in group["params"] if p.grad is not None]
         grads = [p.grad for p in params]
-        key = VELOCITY[acting.placement]
+        key = _BAKED if acting.placement == "update" else _VELOCITY
         if group["momentum"] == 0:
             return params, grads, {key: [None] * len(params)}, []
         state = self.state
@@ -125,6 +121,12 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         velocities: list[Tensor | None] = []
         sparse = self._init_group(group, params, grads, velocities)
         first = any(v is None for v in velocities)
+        numbers = {name: group[name] for name in _TORCHS}
+        if group["decoupled_weight_decay"]:
+            if not self._skipping():
+                for p in params:
+                    p.mul_(1 - group["lr"] * group["weight_decay"])
+            numbers["weight_decay"] = 0
         torch_sgd(
             params,
             grads,
@@ -133,8 +135,16 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
             foreach=group["foreach"],
             fused=group["fused"],
             **self._loss_scale(),  # type: ignore[arg-type]
-            **{name: group[name] for name in _ARGUMENTS},
+            **numbers,
         )
         if group["momentum"] != 0 and (first or group["differentiable"]) and not self._skipping():
             for p, velocity in zip(params, velocities, strict=True):
-                self.state[p][VELOCITY[None]] = velocity
+                self.state[p][_VELOCITY] = velocity
+
+    def _from_torch(self, group: Group, state: dict[Any, Any]) -> None:
+        if group["gaf_placement"] == "update":
+            for index in group["params"]:
+                entry = dict(state.get(index, {}))
+                buffer = entry.pop(_VELOCITY, None)
+                if buffer is not None:
+                    state[index] = {**entry, _BAKED: buffer * -group["lr"]}

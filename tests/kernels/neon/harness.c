@@ -13,9 +13,9 @@ enum { ACTIVATE, SGD, ADAM, LOAD, STORE };
 
 typedef struct {
     int32_t operation, function, type;
-    int32_t before, fresh, nesterov; /* of SGD */
+    int32_t before, fresh, nesterov; /* the last two of SGD */
     int64_t n, arrays;
-    double numbers[12]; /* alpha, beta, then the doubles of gaf_sgd_args, or of gaf_adam_args, step size and root */
+    double numbers[13]; /* alpha, beta, then the doubles of gaf_sgd_args, or of gaf_adam_args, step size and root */
 } request;
 
 #define MOST_ARRAYS 5 /* Adam's w, g, m, v, top */
@@ -39,15 +39,15 @@ static int64_t run(const request *r, void *const *a) {
     gaf_factors factors = {x[0], x[1]};
     if (r->operation == ACTIVATE) return loops->activate(&factors, a[0], r->n);
     if (r->operation == SGD) {
-        gaf_sgd_args s = {.factors = factors, .sign = x[2], .inverse_scale = x[3], .weight_decay = x[4], .inner = x[5],
-                          .outer = x[6], .momentum = x[7], .gain = x[8]};
+        gaf_sgd_args s = {.factors = factors, .sign = x[2], .inverse_scale = x[3], .weight_decay = x[4], .shrink = x[5],
+                          .inner = x[6], .outer = x[7], .momentum = x[8], .gain = x[9]};
         if (r->fresh) gaf_sgd_begin(&s, a[2], (size_t)r->n * WIDTHS[r->type]);
         gaf_sgd_loop_of(loops, r->before, a[2] != NULL, r->nesterov)(&s, a[0], a[1], a[2], r->n);
     } else if (r->operation == ADAM) {
         gaf_adam_args s = {.factors = factors, .sign = x[2], .inverse_scale = x[3], .shrink = x[4],
-                           .weight_decay = x[5], .one_minus_beta1 = x[6], .beta2 = x[7], .one_minus_beta2 = x[8],
-                           .eps = x[9]};
-        gaf_adam_loop_of(loops, &s, a[4] != NULL)(&s, a[0], a[1], a[2], a[3], a[4], x[10], x[11], r->n);
+                           .weight_decay = x[5], .outer = x[6], .one_minus_beta1 = x[7], .beta2 = x[8],
+                           .one_minus_beta2 = x[9], .eps = x[10]};
+        gaf_adam_loop_of(loops, r->before, &s, a[4] != NULL)(&s, a[0], a[1], a[2], a[3], a[4], x[11], x[12], r->n);
     } else {
         convert(r, a);
     }

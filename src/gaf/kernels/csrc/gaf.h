@@ -15,6 +15,7 @@ typedef struct {
     double sign;          /* -1 for maximize */
     double inverse_scale; /* of the loss */
     double weight_decay;
+    double shrink;       /* 1 - lr * decay where it is decoupled */
     double inner, outer; /* before and after f: (1, -lr), or (-lr, 1) for "update" */
     double momentum, gain; /* gain = 1 - dampening */
 } gaf_sgd_args;
@@ -24,6 +25,7 @@ typedef struct {
     double sign, inverse_scale;
     double shrink;       /* 1 - lr * decay where it is decoupled */
     double weight_decay; /* L2 */
+    double outer;        /* after f, where that stands after the ratio: -lr, or 1 for "update" */
     double one_minus_beta1, beta2, one_minus_beta2, eps;
 } gaf_adam_args;
 
@@ -33,18 +35,18 @@ typedef void (*gaf_adam_loop)(const gaf_adam_args *, void *w, const void *g, voi
 typedef int64_t (*gaf_activate_loop)(const gaf_factors *, void *g, ptrdiff_t n);
 
 typedef struct {
-    gaf_sgd_loop sgd[2][3]; /* f before or after the velocity; without one, with one, with Nesterov's */
-    gaf_adam_loop adam[3];  /* the usual; any; with amsgrad */
+    gaf_sgd_loop sgd[2][3];   /* f before or after the velocity; without one, with one, with Nesterov's */
+    gaf_adam_loop adam[2][3]; /* f before or after the moments; the usual, any, with amsgrad */
     gaf_activate_loop activate;
 } gaf_loops;
 
-/* `before`: f stands before the velocity. */
+/* `before`: f stands before the velocity, or the moments. */
 GAF_INLINE gaf_sgd_loop gaf_sgd_loop_of(const gaf_loops *loops, int before, int carries, int nesterov) {
     return loops->sgd[!before][carries ? 1 + nesterov : 0];
 }
 
-GAF_INLINE gaf_adam_loop gaf_adam_loop_of(const gaf_loops *loops, const gaf_adam_args *s, int amsgrad) {
-    return loops->adam[amsgrad ? 2 : s->weight_decay != 0 || s->one_minus_beta1 >= 0.5];
+GAF_INLINE gaf_adam_loop gaf_adam_loop_of(const gaf_loops *loops, int before, const gaf_adam_args *s, int amsgrad) {
+    return loops->adam[!before][amsgrad ? 2 : s->weight_decay != 0 || s->one_minus_beta1 >= 0.5];
 }
 
 /* A velocity that was not there before begins as d: momentum * 0 + d, without the dampening. */

@@ -289,9 +289,9 @@ static PyObject *sgd(PyObject *self, PyObject *args) {
     PyObject *each, *sizes, *w, *g, *v, *fresh, *result = NULL;
     sgd_job j = {0};
     gaf_sgd_args *s = &j.args;
-    if (!PyArg_ParseTuple(args, "siip(dd)OOOOOO(dddddddp)i", &isa, &function, &type, &before, &s->factors.alpha,
+    if (!PyArg_ParseTuple(args, "siip(dd)OOOOOO(ddddddddp)i", &isa, &function, &type, &before, &s->factors.alpha,
                           &s->factors.beta, &each, &sizes, &w, &g, &v, &fresh, &s->sign, &s->inverse_scale,
-                          &s->weight_decay, &s->inner, &s->outer, &s->momentum, &s->gain, &nesterov, &threads))
+                          &s->weight_decay, &s->shrink, &s->inner, &s->outer, &s->momentum, &s->gain, &nesterov, &threads))
         return NULL;
     const gaf_loops *loops = loops_of(isa, function, type);
     if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w, 0) && addresses(g, j.r.tensors, &j.g, 0) &&
@@ -326,13 +326,13 @@ static void adam_work(void *context, ptrdiff_t index) {
 static PyObject *adam(PyObject *self, PyObject *args) {
     (void)self;
     const char *isa;
-    int function, type, threads;
+    int function, type, before, threads;
     PyObject *each, *sizes, *w, *g, *m, *v, *top, *steps, *roots, *result = NULL;
     adam_job j = {0};
     gaf_adam_args *s = &j.args;
-    if (!PyArg_ParseTuple(args, "sii(dd)OOOOOOOOO(dddddddd)i", &isa, &function, &type, &s->factors.alpha,
-                          &s->factors.beta, &each, &sizes, &w, &g, &m, &v, &top, &steps, &roots, &s->sign, &s->inverse_scale,
-                          &s->shrink, &s->weight_decay, &s->one_minus_beta1, &s->beta2, &s->one_minus_beta2, &s->eps,
+    if (!PyArg_ParseTuple(args, "siip(dd)OOOOOOOOO(ddddddddd)i", &isa, &function, &type, &before,
+                          &s->factors.alpha, &s->factors.beta, &each, &sizes, &w, &g, &m, &v, &top, &steps, &roots, &s->sign, &s->inverse_scale,
+                          &s->shrink, &s->weight_decay, &s->outer, &s->one_minus_beta1, &s->beta2, &s->one_minus_beta2, &s->eps,
                           &threads))
         return NULL;
     const gaf_loops *loops = loops_of(isa, function, type);
@@ -340,7 +340,7 @@ static PyObject *adam(PyObject *self, PyObject *args) {
         addresses(m, j.r.tensors, &j.m, 0) && addresses(v, j.r.tensors, &j.v, 0) && addresses(top, j.r.tensors, &j.top, 1) &&
         doubles(steps, j.r.tensors, &j.step_sizes, 0) && doubles(roots, j.r.tensors, &j.root_corrections, 0) &&
         doubles(each, 2 * j.r.tensors, &j.each, 1)) {
-        j.loop = gaf_adam_loop_of(loops, s, j.top != NULL);
+        j.loop = gaf_adam_loop_of(loops, before, s, j.top != NULL);
         run(&j.r, &(operands){{j.w, j.m, j.v, j.top, j.g}, 4, 5}, adam_work, &j, threads);
         result = Py_NewRef(Py_None);
     }

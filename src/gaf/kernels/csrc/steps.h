@@ -2,11 +2,13 @@
  *
  * SGD: the loops differ in where f stands, before the velocity ("gradient") or after it ("momentum" and "update",
  * which differ only in the two factors `inner` and `outer`), and in the velocity: none, one, Nesterov's:
- *   d = inner * (sign * f?(g / scale) + decay * w);  v = momentum * v + gain * d;  w = w + outer * f?(u)
+ *   d = inner * (sign * f?(g / scale) + decay * w);  v = momentum * v + gain * d;  w = shrink * w + outer * f?(u)
  * with u = d, v, or d + momentum * v. Factors that do not depend on the element are multiplied with one another
  * beforehand; where f comes first the loss's scale goes to beta.
  *
- * Adam: USUAL is the loop for a beta1 of 1/2 or more and no L2 decay, which has less to do.
+ * Adam: f stands before the moments ("gradient") or after their ratio ("momentum" and "update", which differ in `size`
+ * and `outer`): w = shrink * w + outer * f(size * m / (sqrt(v) / root + eps)), where 0 / 0 is 0. USUAL is the loop of
+ * f before the moments for a beta1 of 1/2 or more and no L2 decay, which has less to do.
  */
 #include "elements.h"
 #include "gaf.h"
@@ -26,7 +28,7 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
 #define GAF_SGD(NAME, FUNCTION, E, C, LOAD, STORE, SUFFIX, BEFORE, CARRY, NESTEROV)                                    \
     typedef struct {                                                                                                   \
         gaf_factors factors;                                                                                           \
-        C scale, decay, momentum, gain, outer;                                                                         \
+        C scale, decay, momentum, gain, shrink, outer;                                                                 \
         int32_t decays; /* -1 or 0, for gaf_keep */                                                                    \
     } NAME##_constants;                                                                                                \
     GAF_INLINE void NAME##_strip(NAME##_constants k, E *restrict w, const E *restrict g, E *restrict v, ptrdiff_t n) { \
@@ -42,7 +44,7 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
                 u = NESTEROV ? GAF_FMA(k.momentum, carried, d) : carried;                                              \
             }                                                                                                          \
             if (!BEFORE) u = gaf_##FUNCTION##_##SUFFIX(u, k.factors);                                                  \
-            w[i] = STORE(GAF_FMA(k.outer, u, weight));                                                                 \
+            w[i] = STORE(GAF_FMA(k.outer, u, k.shrink * weight));                                                      \
         }                                                                                                              \
     }                                                                                                                  \
     static void NAME(const gaf_sgd_args *restrict s, void *restrict w_, const void *restrict g_, void *restrict v_,    \
@@ -56,6 +58,7 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
             .decay = (C)(s->inner * s->weight_decay),                                                                  \
             .momentum = (C)s->momentum,                                                                                \
             .gain = (C)s->gain,                                                                                        \
+            .shrink = (C)s->shrink,                                                                                    \
             .outer = (C)s->outer,                                                                                      \
             .decays = -(s->weight_decay != 0),                                                                         \
         };                                                                                                             \
@@ -69,10 +72,10 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
         NAME##_strip(k, w, g, v, n);                                                                                   \
     }
 
-#define GAF_ADAM(NAME, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, AMSGRAD, USUAL)                                      \
+#define GAF_ADAM(NAME, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, BEFORE, AMSGRAD, USUAL)                              \
     typedef struct {                                                                                                   \
         gaf_factors factors;                                                                                           \
-        C sign, shrink, decay, rate, beta2, one_minus_beta2, eps, size, inverse_root;                                  \
+        C sign, shrink, decay, rate, beta2, one_minus_beta2, eps, size, outer, inverse_root;                           \
         int32_t decays; /* -1 or 0, for gaf_keep */                                                                    \
         int near;                                                                                                      \
     } NAME##_constants;                                                                                                \
@@ -80,7 +83,8 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
                                  E *restrict top, ptrdiff_t n) {                                                       \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                            \
             C weight = LOAD(w[i]);                                                                                     \
-            C d = gaf_##FUNCTION##_##SUFFIX(LOAD(g[i]), k.factors);                                                    \
+            C d = LOAD(g[i]);                                                                                          \
+            if (BEFORE) d = gaf_##FUNCTION##_##SUFFIX(d, k.factors);                                                   \
             if (!USUAL) d = GAF_FMA(k.sign, d, k.decay * gaf_keep_##SUFFIX(weight, k.decays));                         \
             C mean = LOAD(m[i]), way = USUAL ? GAF_FMA(k.sign, d, -mean) : d - mean;                                   \
             mean = GAF_FMA(k.rate, way, USUAL || k.near ? mean : d); /* from the nearer end, as torch's lerp */        \
@@ -92,7 +96,9 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
                 square = square > old || square != square ? square : old;                                              \
                 top[i] = STORE(square);                                                                                \
             }                                                                                                          \
-            w[i] = STORE(GAF_FMA(k.shrink, weight, -(k.size * mean / GAF_FMA(SQRT(square), k.inverse_root, k.eps))));  \
+            C step = k.size * mean / GAF_FMA(SQRT(square), k.inverse_root, k.eps);                                     \
+            if (!BEFORE) step = k.outer * gaf_##FUNCTION##_##SUFFIX(mean == 0 ? mean : step, k.factors);               \
+            w[i] = STORE(GAF_FMA(k.shrink, weight, step));                                                             \
         }                                                                                                              \
     }                                                                                                                  \
     static void NAME(const gaf_adam_args *restrict s, void *restrict w_, const void *restrict g_, void *restrict m_,   \
@@ -103,8 +109,8 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
         E *restrict v = v_;                                                                                            \
         E *restrict top = top_;                                                                                        \
         const NAME##_constants k = {                                                                                   \
-            .factors = gaf_scaled(s->factors, s->inverse_scale),                                                       \
-            .sign = (C)s->sign,                                                                                        \
+            .factors = BEFORE ? gaf_scaled(s->factors, s->inverse_scale) : s->factors,                                 \
+            .sign = (C)(s->sign * (BEFORE ? 1.0 : s->inverse_scale)),                                                  \
             .shrink = (C)s->shrink,                                                                                    \
             .decay = (C)s->weight_decay,                                                                               \
             .rate = (C)(s->one_minus_beta1 < 0.5 ? s->one_minus_beta1 : s->one_minus_beta1 - 1.0),                     \
@@ -112,6 +118,7 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
             .one_minus_beta2 = (C)s->one_minus_beta2,                                                                  \
             .eps = (C)s->eps,                                                                                          \
             .size = (C)step_size,                                                                                      \
+            .outer = (C)s->outer,                                                                                      \
             .inverse_root = (C)(1.0 / root_correction),                                                                \
             .decays = -(s->weight_decay != 0),                                                                         \
             .near = s->one_minus_beta1 < 0.5,                                                                          \
@@ -183,9 +190,11 @@ void GAF_STREAM(float *restrict w, const float *restrict g, float *restrict v, f
     GAF_SGD(sgd_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 0, 0)        \
     GAF_SGD(sgdm_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 1, 0)       \
     GAF_SGD(nesterov_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 1, 1)   \
-    GAF_ADAM(usual_adam_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 0, 1)   \
-    GAF_ADAM(adam_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 0, 0)         \
-    GAF_ADAM(amsgrad_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 1, 0)      \
+    GAF_ADAM(usual_adam_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 1, 0, 1)     \
+    GAF_ADAM(adam_before_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 1, 0, 0)    \
+    GAF_ADAM(amsgrad_before_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 1, 1, 0) \
+    GAF_ADAM(adam_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 0, 0, 0)     \
+    GAF_ADAM(amsgrad_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 0, 1, 0)  \
     GAF_ACTIVATE(activate_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, BITS, MASK)
 
 #define GAF_TYPES(FUNCTION)                                                                                    \
@@ -202,7 +211,9 @@ GAF_TYPES(log)
     {                                                                                                                             \
         {{sgd_before_##FUNCTION##_##TYPE, sgdm_before_##FUNCTION##_##TYPE, nesterov_before_##FUNCTION##_##TYPE},                  \
          {sgd_after_##FUNCTION##_##TYPE, sgdm_after_##FUNCTION##_##TYPE, nesterov_after_##FUNCTION##_##TYPE}},                    \
-            {usual_adam_##FUNCTION##_##TYPE, adam_##FUNCTION##_##TYPE, amsgrad_##FUNCTION##_##TYPE}, activate_##FUNCTION##_##TYPE \
+            {{usual_adam_##FUNCTION##_##TYPE, adam_before_##FUNCTION##_##TYPE, amsgrad_before_##FUNCTION##_##TYPE},               \
+             {adam_after_##FUNCTION##_##TYPE, adam_after_##FUNCTION##_##TYPE, amsgrad_after_##FUNCTION##_##TYPE}},                \
+            activate_##FUNCTION##_##TYPE                                                                                          \
     }
 
 /* In the order of the enums of gaf.h. */
