@@ -1,6 +1,6 @@
 """Interleaved timing: in each repetition every rule runs once, in a random order.
 
-A slow spell of the machine then falls on all rules, and a ratio is taken within a repetition. What is
+A slow spell of the machine then falls on all contenders, and a ratio is taken within a repetition. What is
 reported is the median over repetitions with the range from the 10th to the 90th percentile. Progress goes to
 stderr, between measurements only: a thread that redraws a bar would take time from what is timed.
 """
