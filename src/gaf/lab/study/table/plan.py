@@ -50,12 +50,6 @@ class TablePlan:
     entries: tuple[CellPlan, ...]
     changes: tuple[str, ...] = ()
 
-    @property
-    def title(self) -> str:
-        """The table as the paper calls it."""
-        table = TABLES[self.name]
-        return f"Table {table.number}: {table.caption}"
-
     def runs(self) -> list[RunConfig]:
         """All runs, seed by seed, so that a grid that is stopped has whole tables of few seeds."""
         return [
