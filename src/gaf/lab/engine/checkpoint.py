@@ -9,6 +9,8 @@ its folder, or by that of its run, whose newest one counts.
 A state is a tree of dicts and lists with tensors at its leaves. Before saving, a sharded tensor is replaced
 by a note of its name and shape, and what this process holds of it goes into a dict of pieces. There is no
 metadata beside that: a checkpoint is plain tensors, numbers and strings, read with ``weights_only=True``.
+torch's own format (:mod:`gaf.integrations.checkpoint`) has no checksums, by which a damaged file is known
+before a run goes on from it. Both read files through :mod:`gaf.common.tensor_files`.
 """
 
 from __future__ import annotations
