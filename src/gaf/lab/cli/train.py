@@ -124,7 +124,8 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
     from gaf.common.files import plain
     from gaf.lab.engine import run
     from gaf.lab.engine.folder import FINISHED
-    from gaf.lab.engine.progress import ConsoleProgress, Interrupted
+    from gaf.lab.engine.progress import ConsoleProgress
+    from gaf.lab.engine.signals import Interrupted
 
     warnings.showwarning = terminal.warn
     before = (folder / FINISHED).is_file()
