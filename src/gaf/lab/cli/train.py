@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,17 +80,17 @@ def _list(within: str | None, as_json: bool) -> int:
         print(json.dumps(chosen))
         return 0
     for heading, group in recipes.groups().items():
-        names = [recipe.name for recipe in group if recipe.name in chosen]
-        if names:
+        shown = [recipe for recipe in group if recipe.name in chosen]
+        if shown:
             terminal.show(heading)
-        for name in names:
-            variants = sum(other.startswith((f"{name}-", f"{name}@")) for other in names)
+        members = Counter(recipe.base for recipe in shown)
+        for recipe in shown:
             if within is not None:
-                terminal.show(f"    {name}")
-            elif not any(name.startswith((f"{other}-", f"{other}@")) for other in names):
-                terminal.show(
-                    f"    {name:<40} and {variants} variants" if variants else f"    {name}"
-                )
+                terminal.show(f"    {recipe.name}")
+            elif recipe.name == recipe.base:
+                variants = members[recipe.base] - 1
+                more = f" and {variants} variants" if variants else ""
+                terminal.show(f"    {recipe.name:<40}{more}".rstrip())
     if within is None:
         terminal.show(
             "\nVariants (functions, clipping, controls) of one: gaf train --list digits-cnn-sgdm"

@@ -118,7 +118,12 @@ def _remove(paths: Iterable[Path]) -> None:
 def steps(folder: Path) -> list[Path]:
     """The checkpoints in a folder, newest first."""
     paths = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(paths, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+    return sorted(paths, key=step_of, reverse=True)
+
+
+def step_of(path: Path) -> int:
+    """The number of steps done before a checkpoint, which names it."""
+    return int(path.name.removeprefix("step-"))
 
 
 def latest(folder: Path, check: Callable[[Path], object] = lambda path: None) -> Path | None:
