@@ -15,7 +15,7 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import NAME, trained, trained_in
+from gaf.lab.cli.trainings import NAME, Changes, trained, trained_in
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig
@@ -31,10 +31,7 @@ def train(
             show_default=False,
         ),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config; may repeat."),
-    ] = None,
+    changes: Changes = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Of the run; unset: runs/NAME-seedN."),
