@@ -13,14 +13,14 @@ from gaf.lab.bench.contenders import (
     FUNCTIONS,
     HYPER,
     IMPLEMENTATIONS,
+    Contender,
     Model,
-    Rule,
     authors_step,
     contenders,
     streaming_pass,
 )
 from gaf.lab.bench.memory import Allocations
-from gaf.lab.bench.run import BenchPlan, Growth, Report, growth_rules
+from gaf.lab.bench.run import BenchPlan, Growth, Report, growth_contenders
 from gaf.lab.bench.shapes import SHAPES, Shapes, resnet50
 from gaf.lab.bench.targets import CLAIMS, MemoryFacts, judge, judge_memory
 from gaf.lab.bench.timing import collect, ratio, spread
@@ -68,16 +68,16 @@ def test_every_contender_does_a_step(optimizer):
     model = Model(SMALL)
     grads = [g.clone() for g in model.grads]
     steps = contenders(optimizer, model, IMPLEMENTATIONS)
-    kinds = {rule.who for rule in steps}
+    kinds = {contender.who for contender in steps}
     assert kinds >= {"torch", "gaf", "clip_grad_norm_", "clip_grad_value_"}
-    assert len({str(rule) for rule in steps}) == len(steps)
-    for rule, step in steps.items():
+    assert len({str(contender) for contender in steps}) == len(steps)
+    for contender, step in steps.items():
         before = [p.clone() for p in model.params]
         step()
         moved = any(not torch.equal(p, q) for p, q in zip(model.params, before, strict=True))
-        assert moved == (rule.who not in ("limit", "passes")), rule
+        assert moved == (contender.who not in ("limit", "passes")), contender
         for g, kept in zip(model.grads, grads, strict=True):
-            assert torch.equal(g, kept), rule
+            assert torch.equal(g, kept), contender
         assert all(p.isfinite().all() for p in model.params)
 
 
@@ -117,16 +117,16 @@ def test_a_budget_ends_a_collection_after_a_few_repetitions():
     assert len(seconds["a"]) == 3
 
 
-def fabricated(ours: float) -> dict[str, dict[Rule, list[float]]]:
+def fabricated(ours: float) -> dict[str, dict[Contender, list[float]]]:
     """Times where each of our fused steps takes `ours` and everything else takes 1."""
-    times: dict[str, dict[Rule, list[float]]] = {}
+    times: dict[str, dict[Contender, list[float]]] = {}
     for claim in CLAIMS:
         rows = times.setdefault(claim.shapes, {})
         rows[claim.base] = [1.0] * 3
         placements = gaf.PLACEMENTS if claim.base.optimizer == "SGD" else ("gradient",)
         for f in FUNCTIONS:
             for placement in placements:
-                rows[Rule(claim.base.optimizer, "gaf", "fused", f, placement)] = [ours] * 3
+                rows[Contender(claim.base.optimizer, "gaf", "fused", f, placement)] = [ours] * 3
     return times
 
 
@@ -145,7 +145,7 @@ def test_the_limits_are_those_of_the_issue():
 
 def test_one_bad_function_and_placement_is_enough_to_miss_a_target():
     times = fabricated(0.2)
-    times["resnet50"][Rule("SGD", "gaf", "fused", "log", "update")] = [1.2, 1.0, 1.3]
+    times["resnet50"][Contender("SGD", "gaf", "fused", "log", "update")] = [1.2, 1.0, 1.3]
     found = {target.title: target for target in judge(times, {})}
     missed = found["fused GAF-SGDM / torch fused SGD, ResNet-50"]
     assert missed.verdict == "not reached"
@@ -159,7 +159,7 @@ def test_what_was_not_measured_is_not_reached():
     assert {target.verdict for target in judge({}, {})} == {"not measured"}
     assert {target.verdict for target in judge_memory({}, None)} == {"not measured"}
     times = fabricated(0.2)
-    del times["resnet50"][Rule("SGD", "limit")]
+    del times["resnet50"][Contender("SGD", "limit")]
     found = {target.title: target for target in judge(times, {})}
     assert found["fused GAF-SGDM / bandwidth limit"].verdict == "not measured"
     assert "native pass" in found["fused GAF-SGDM / bandwidth limit"].detail
@@ -185,17 +185,17 @@ def test_a_busy_machine_decides_nothing():
 def test_memory_targets(fused, foreach, verdicts):
     facts = MemoryFacts("resnet50", all_parameters=1000, smallest=50, working={"log": 100})
     found = {
-        Rule("SGD", "gaf", "fused", "log", "momentum"): fused,
-        Rule("SGD", "gaf", "foreach", "log", "momentum"): foreach,
+        Contender("SGD", "gaf", "fused", "log", "momentum"): fused,
+        Contender("SGD", "gaf", "foreach", "log", "momentum"): foreach,
     }
     assert tuple(target.verdict for target in judge_memory(found, facts))[:2] == verdicts
 
 
 def test_growth_and_training_are_shown_and_recorded(capsys):
     measured = Report(BenchPlan(()))
-    measured.growth = [Growth(1, {rule: [1e-3, 2e-3] for rule in growth_rules()})]
+    measured.growth = [Growth(1, {contender: [1e-3, 2e-3] for contender in growth_contenders()})]
     base = training.TrainingTimes.base
-    ours = Rule("SGD", "gaf", "fused", "log", "momentum")
+    ours = Contender("SGD", "gaf", "fused", "log", "momentum")
     measured.training = training.TrainingTimes(
         {base: [1.0], ours: [1.1]}, {base: [0.1], ours: [0.13]}
     )

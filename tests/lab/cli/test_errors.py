@@ -12,7 +12,7 @@ import gaf
 from gaf.lab.cli.app import run
 from gaf.lab.cli.terminal import errors_in_a_line
 from gaf.lab.engine.config import Config, read
-from gaf.lab.reports import shape
+from gaf.lab.reports import curves
 from gaf.lab.reports.history import RunHistory
 from gaf.lab.study import compare, worker
 
@@ -61,10 +61,10 @@ def test_a_bug_in_a_function_is_not_taken_for_an_unknown_one(monkeypatch):
     def bug(text):
         raise ValueError("a bug")
 
-    monkeypatch.setattr(shape, "as_activation", bug)
+    monkeypatch.setattr(curves, "as_activation", bug)
     run_of = RunHistory(0, {}, {}, (), None, "arctan(0.1, 20)")
     with pytest.raises(ValueError, match="a bug"):
-        shape._function([run_of])
+        curves._function([run_of])
 
 
 def test_a_bug_while_a_folder_is_locked_is_not_waited_for(monkeypatch, tmp_path):

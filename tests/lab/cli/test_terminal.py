@@ -14,11 +14,10 @@ from rich.table import Table
 from gaf.common.texts import printable
 from gaf.lab.cli import terminal
 from gaf.lab.cli.app import run
-from gaf.lab.cli.progress import Transfer
 from gaf.lab.engine.config import read
 from gaf.lab.engine.folder import IDENTITY, read_config
 from gaf.lab.engine.identity import identify_all
-from gaf.lab.engine.progress import ConsoleProgress
+from gaf.lab.engine.progress import ConsoleProgress, Transfer
 from gaf.lab.study.grid import Outcome
 from gaf.lab.study.live import LiveTable
 from tests.lab.data.server import Site, serve

@@ -3,8 +3,8 @@
 import pytest
 
 from gaf.lab.engine.config import read
-from gaf.lab.engine.progress import Interrupted
 from gaf.lab.engine.run import train
+from gaf.lab.engine.signals import Interrupted
 from tests.lab.engine.test_train import Kick
 from tests.lab.engine.tiny import assert_same_run
 

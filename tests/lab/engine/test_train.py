@@ -10,8 +10,9 @@ import torch
 
 import gaf
 from gaf.lab.engine import folder as folders
-from gaf.lab.engine.progress import Interrupted, Progress
+from gaf.lab.engine.progress import Progress
 from gaf.lab.engine.run import DiskFull, read_result, train
+from gaf.lab.engine.signals import Interrupted
 from tests.lab.engine.tiny import (
     Tiny,
     assert_same_run,

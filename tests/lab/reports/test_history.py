@@ -5,9 +5,8 @@ import math
 import pytest
 
 from gaf.lab.engine.run import train
-from gaf.lab.reports.curves import learning_curves, share_curves
+from gaf.lab.reports.curves import learning_curves, shapes, share_curves
 from gaf.lab.reports.history import band, histories, read, thin
-from gaf.lab.reports.shape import shapes
 from gaf.lab.reports.style import Style, styles
 from tests.lab.engine.tiny import tiny_config
 from tests.lab.reports.example import BASELINE, ORDINARY, Setting, comparison_of, example, write_run

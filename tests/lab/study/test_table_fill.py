@@ -252,7 +252,12 @@ def test_a_subset_in_the_place_of_the_data_is_told_everywhere(scale, tmp_path):
 
 
 def test_other_data_than_the_papers_is_in_the_title(filled):
-    assert filled[0].title == "Table III: its settings on digits"
+    table = filled[0]
+    assert table.title == "Table III: its settings on digits"
+    # LaTeX numbers its tables itself
+    assert rf"\caption{{its settings on digits. {table.about[:10]}" in latex(paper_table(table))
+    old = table.model_copy(update={"caption": ""})  # a record from before there were captions
+    assert rf"\caption{{{table.title}. " in latex(paper_table(old))
 
 
 def test_where_nothing_is_learned_there_is_no_verdict(tmp_path):

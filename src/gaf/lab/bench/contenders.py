@@ -47,8 +47,8 @@ Step = Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class Rule:
-    """One way to do a step."""
+class Contender:
+    """One way to do a step: whose, and with what."""
 
     optimizer: str
     who: str  # "gaf", "torch", "authors", "limit", "passes", or a clipping before torch's step
@@ -101,29 +101,34 @@ class Model:
             self._state.pop(name, None)
 
 
-def contenders(optimizer: str, model: Model, implementations: Sequence[str]) -> dict[Rule, Step]:
-    """The step of every rule of an optimizer: torch's, ours, clipping, the authors', and the limit."""
+def contenders(
+    optimizer: str, model: Model, implementations: Sequence[str]
+) -> dict[Contender, Step]:
+    """The step of every contender of an optimizer: torch's, ours, clipping, the authors', and the limit."""
     params, states = model.params, [model.state(name) for name in STATE[optimizer]]
-    steps: dict[Rule, Step] = {}
+    steps: dict[Contender, Step] = {}
     for how in implementations:
-        steps[Rule(optimizer, "torch", how)] = step_of(torch.optim, optimizer, model, how)
+        steps[Contender(optimizer, "torch", how)] = step_of(torch.optim, optimizer, model, how)
     if "fused" in implementations:
-        torch_fused = steps[Rule(optimizer, "torch", "fused")]
+        torch_fused = steps[Contender(optimizer, "torch", "fused")]
         for name, clip in CLIPS.items():
-            steps[Rule(optimizer, name, "fused")] = lambda clip=clip: (clip(params), torch_fused())
+            steps[Contender(optimizer, name, "fused")] = lambda clip=clip: (
+                clip(params),
+                torch_fused(),
+            )
     placements = gaf.PLACEMENTS if optimizer == "SGD" else ("gradient",)
     for f, place, how in itertools.product(FUNCTIONS, placements, implementations):
         if how != "fused" or native.INSTRUCTION_SETS:
             activation = f"{f}({ALPHA}, {BETA})"
-            steps[Rule(optimizer, "gaf", how, f, place)] = step_of(
+            steps[Contender(optimizer, "gaf", how, f, place)] = step_of(
                 gaf, optimizer, model, how, activation=activation, placement=place
             )
     if optimizer == "SGD":
         for f in FUNCTIONS:
-            steps[Rule(optimizer, "authors", None, f)] = lambda f=f: authors_step(
+            steps[Contender(optimizer, "authors", None, f)] = lambda f=f: authors_step(
                 params, states[0], f, ALPHA, BETA, **HYPER["SGD"]
             )
-    steps[Rule(optimizer, kind())] = streaming_pass(params, model.grads, states)
+    steps[Contender(optimizer, kind())] = streaming_pass(params, model.grads, states)
     return steps
 
 

@@ -162,8 +162,8 @@ def _engine(sources: Sequence[Any], batch: int) -> Iterator[Epoch]:
     from gaf.lab.engine.config import OptimizerConfig, RunConfig, TaskConfig
     from gaf.lab.engine.distributed import make_fabric
     from gaf.lab.engine.loop import fit
-    from gaf.lab.engine.progress import Wish
     from gaf.lab.engine.run import prepare
+    from gaf.lab.engine.signals import Wish
     from gaf.lab.engine.state import go_on
     from gaf.lab.tasks.classification import Classification
 

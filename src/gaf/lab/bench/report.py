@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gaf.common.files import write_whole
-from gaf.lab.bench.contenders import ALPHA, BETA, BYTES, HYPER, Rule
-from gaf.lab.bench.run import Report, growth_rules
+from gaf.lab.bench.contenders import ALPHA, BETA, BYTES, HYPER, Contender
+from gaf.lab.bench.run import Report, growth_contenders
 from gaf.lab.bench.shapes import SHAPES
 from gaf.lab.bench.targets import NOT_REACHED, REACHED
 from gaf.lab.bench.timing import ratio, sheet, spread
@@ -30,7 +30,11 @@ def tables(report: Report) -> Group:
     parts: list[RenderableType] = [_about(report)]
     for name, times in report.times.items():
         for optimizer in report.plan.optimizers:
-            own = {rule: seconds for rule, seconds in times.items() if rule.optimizer == optimizer}
+            own = {
+                contender: seconds
+                for contender, seconds in times.items()
+                if contender.optimizer == optimizer
+            }
             if own:
                 parts.append(_times(f"{SHAPES[name].label}: {optimizer}", own, optimizer))
     if report.memory and report.memory_facts:
@@ -56,14 +60,14 @@ def _about(report: Report) -> str:
     )
 
 
-def _times(title: str, times: Mapping[Rule, Sequence[float]], optimizer: str) -> Table:
-    fused = times.get(Rule(optimizer, "torch", "fused"))
+def _times(title: str, times: Mapping[Contender, Sequence[float]], optimizer: str) -> Table:
+    fused = times.get(Contender(optimizer, "torch", "fused"))
 
-    def row(rule: Rule, seconds: Sequence[float]) -> Iterator[str]:
+    def row(contender: Contender, seconds: Sequence[float]) -> Iterator[str]:
         milliseconds = spread(seconds).times(1e3)
-        yield from (str(rule), f"{milliseconds.median:.2f}", milliseconds.range(".2f"))
-        alike = times.get(Rule(optimizer, "torch", rule.implementation))
-        shown = alike if rule.who in ("gaf", "torch") else None
+        yield from (str(contender), f"{milliseconds.median:.2f}", milliseconds.range(".2f"))
+        alike = times.get(Contender(optimizer, "torch", contender.implementation))
+        shown = alike if contender.who in ("gaf", "torch") else None
         yield f"{ratio(seconds, shown).median:.2f}" if shown else ""
         over = ratio(seconds, fused) if fused else None
         yield from (f"{over.median:.2f}", over.range(".2f")) if over else ("", "")
@@ -79,28 +83,28 @@ def _memory(report: Report) -> Table:
     assert facts is not None
     rows = (
         (
-            f"{rule.optimizer}: {rule}",
+            f"{contender.optimizer}: {contender}",
             f"{allocated.peak / 1e6:.2f}",
             f"{allocated.peak / facts.all_parameters:.2f}",
             f"{allocated.largest:,}",
         )
-        for rule, allocated in report.memory.items()
+        for contender, allocated in report.memory.items()
     )
     title = f"Extra memory of a step, {SHAPES[facts.shapes].title}"
     return sheet(title, ("rule", "peak, MB", "peak, lists", "largest allocation, bytes"), rows)
 
 
 def _growth(report: Report) -> Table:
-    base, *ours, bandwidth = growth_rules()
+    base, *ours, bandwidth = growth_contenders()
     columns = ("parameters", "torch fused, ms", "ns/parameter")
-    columns += (*(f"x {rule.function}" for rule in ours), f"x {bandwidth.who}")
+    columns += (*(f"x {contender.function}" for contender in ours), f"x {bandwidth.who}")
     rows = []
     for growth in report.growth:
         if base not in growth.seconds:
             continue
         torch_fused = growth.seconds[base]
         median = spread(torch_fused).median
-        others = [growth.seconds.get(rule) for rule in (*ours, bandwidth)]
+        others = [growth.seconds.get(contender) for contender in (*ours, bandwidth)]
         rows.append(
             (
                 f"{growth.millions} M",
@@ -118,13 +122,13 @@ def _training(report: Report) -> Table:
     training = report.training
     assert training is not None
     shares, rows = training.shares(), []
-    for rule, whole in training.whole.items():
-        share = spread(shares[rule]) if rule in shares else None
+    for contender, whole in training.whole.items():
+        share = spread(shares[contender]) if contender in shares else None
         rows.append(
             (
-                str(rule),
+                str(contender),
                 f"{1e3 * spread(whole).median:.1f}",
-                f"{1e3 * spread(training.part[rule]).median:.2f}",
+                f"{1e3 * spread(training.part[contender]).median:.2f}",
                 *((f"{share.median:.2%}", share.range(".2%")) if share else ("", "")),
             )
         )
@@ -167,7 +171,9 @@ def as_dict(report: Report) -> dict[str, Any]:
         },
         "memory": {
             "shapes": report.memory_facts.shapes if report.memory_facts else None,
-            "rows": [{**asdict(rule), **asdict(used)} for rule, used in report.memory.items()],
+            "rows": [
+                {**asdict(contender), **asdict(used)} for contender, used in report.memory.items()
+            ],
         },
         "growth": [
             {"millions": size.millions, "bytes": size.bytes, "rows": _rows(size.seconds, "SGD")}
@@ -178,18 +184,18 @@ def as_dict(report: Report) -> dict[str, Any]:
     }
 
 
-def _rows(times: Mapping[Rule, Sequence[float]], optimizer: str) -> list[dict[str, Any]]:
-    base = times.get(Rule(optimizer, "torch", "fused"))
+def _rows(times: Mapping[Contender, Sequence[float]], optimizer: str) -> list[dict[str, Any]]:
+    base = times.get(Contender(optimizer, "torch", "fused"))
     return [
         {
-            **asdict(rule),
-            "rule": str(rule),
+            **asdict(contender),
+            "rule": str(contender),
             **asdict(spread(seconds)),
             "over_torch_fused": asdict(ratio(seconds, base)) if base else None,
             "seconds": [float(f"{second:.6g}") for second in seconds],
         }
-        for rule, seconds in times.items()
-        if rule.optimizer == optimizer
+        for contender, seconds in times.items()
+        if contender.optimizer == optimizer
     ]
 
 
@@ -199,13 +205,13 @@ def _training_rows(report: Report) -> list[dict[str, Any]] | None:
     shares = report.training.shares()
     return [
         {
-            **asdict(rule),
-            "rule": str(rule),
+            **asdict(contender),
+            "rule": str(contender),
             "whole": asdict(spread(whole)),
-            "step": asdict(spread(report.training.part[rule])),
-            "share": asdict(spread(shares[rule])) if rule in shares else None,
+            "step": asdict(spread(report.training.part[contender])),
+            "share": asdict(spread(shares[contender])) if contender in shares else None,
         }
-        for rule, whole in report.training.whole.items()
+        for contender, whole in report.training.whole.items()
     ]
 
 

@@ -17,8 +17,8 @@ from gaf.lab.bench.contenders import (
     BYTES,
     FUNCTIONS,
     IMPLEMENTATIONS,
+    Contender,
     Model,
-    Rule,
     contenders,
     kind,
 )
@@ -64,20 +64,20 @@ class BenchPlan:
 
 @dataclass
 class Growth:
-    """Seconds of fused SGD steps at a size, by rule; ``bytes`` is what one step moves."""
+    """Seconds of fused SGD steps at a size, by contender; ``bytes`` is what one step moves."""
 
     millions: int
-    seconds: dict[Rule, list[float]] = field(default_factory=dict)
+    seconds: dict[Contender, list[float]] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
         return self.millions * 1_000_000 * BYTES["SGD"]
 
 
-def growth_rules() -> list[Rule]:
+def growth_contenders() -> list[Contender]:
     """Those whose growth is shown: torch's fused step, ours with f on the momentum, and the limit."""
-    ours = [Rule("SGD", "gaf", "fused", f, "momentum") for f in FUNCTIONS]
-    return [Rule("SGD", "torch", "fused"), *ours, Rule("SGD", kind())]
+    ours = [Contender("SGD", "gaf", "fused", f, "momentum") for f in FUNCTIONS]
+    return [Contender("SGD", "torch", "fused"), *ours, Contender("SGD", kind())]
 
 
 @dataclass
@@ -86,9 +86,9 @@ class Report:
 
     plan: BenchPlan
     about: dict[str, Any] = field(default_factory=machine.facts)
-    times: dict[str, dict[Rule, list[float]]] = field(default_factory=dict)
+    times: dict[str, dict[Contender, list[float]]] = field(default_factory=dict)
     others: dict[tuple[str, str], float | None] = field(default_factory=dict)
-    memory: dict[Rule, Allocations] = field(default_factory=dict)
+    memory: dict[Contender, Allocations] = field(default_factory=dict)
     memory_facts: MemoryFacts | None = None
     growth: list[Growth] = field(default_factory=list)
     training: TrainingTimes | None = None
@@ -117,12 +117,12 @@ def run(plan: BenchPlan, console: Console) -> Report:
 
 
 def _shapes(report: Report, console: Console, name: str) -> None:
-    """Time every rule of every optimizer on one list of tensors, then look at the memory it takes."""
+    """Time every contender of every optimizer on one list of tensors, then look at the memory it takes."""
     plan, times = report.plan, report.times.setdefault(name, {})
     model = Model(SHAPES[name])
     for optimizer in plan.optimizers:
         steps = contenders(optimizer, model, plan.implementations)
-        seconds: dict[Rule, list[float]] = {}
+        seconds: dict[Contender, list[float]] = {}
         title = f"{SHAPES[name].title}, {optimizer}, {len(steps)} rules"
         try:
             with _watching(report, name, optimizer):
@@ -144,14 +144,17 @@ def _memory(report: Report, console: Console, model: Model, optimizer: str) -> N
         report.memory_facts = MemoryFacts(model.shapes.name, sum(sizes), min(sizes), working)
     functions = report.plan.memory_functions
     steps = {
-        rule: step
-        for rule, step in contenders(optimizer, model, ("foreach", "fused")).items()
-        if rule.who == "torch"
-        or (rule.who == "gaf" and (rule.implementation == "fused" or rule.function in functions))
+        contender: step
+        for contender, step in contenders(optimizer, model, ("foreach", "fused")).items()
+        if contender.who == "torch"
+        or (
+            contender.who == "gaf"
+            and (contender.implementation == "fused" or contender.function in functions)
+        )
     }
     with stage(console, f"{model.shapes.title}, {optimizer}, memory", len(steps)) as tick:
-        for rule, step in steps.items():
-            report.memory[rule] = allocations(step)
+        for contender, step in steps.items():
+            report.memory[contender] = allocations(step)
             tick()
 
 
@@ -163,24 +166,26 @@ def _growth(report: Report, console: Console, millions: int) -> None:
     growth, repeats = Growth(millions), max(3, report.plan.repeats // 2)
     report.growth.append(growth)
     steps = contenders("SGD", Model(flat(millions)), ("fused",))
-    shown = {rule: steps[rule] for rule in growth_rules() if rule in steps}
+    shown = {contender: steps[contender] for contender in growth_contenders() if contender in steps}
     with _watching(report, f"growth {millions}", "SGD"):
         timed(console, title, shown, growth.seconds, repeats=repeats, budget=report.plan.budget)
 
 
 def _training(report: Report, console: Console) -> None:
-    """All rules train the same model in turn."""
+    """All contenders train the same model in turn."""
     times = report.training = TrainingTimes()
     limits = {"budget": report.plan.budget, "shortest": 0.0}
-    parts: dict[Rule, list[float]] = {}
+    parts: dict[Contender, list[float]] = {}
     steps = training_steps(parts)
     try:
         with _watching(report, "training", "SGD"):
             title, repeats = "Training of a ResNet-20", report.plan.repeats
             timed(console, title, steps, times.whole, repeats=repeats, **limits)
     finally:
-        for rule, seconds in times.whole.items():
-            times.part[rule] = parts[rule][2 : 2 + len(seconds)]  # after two steps of warm-up
+        for contender, seconds in times.whole.items():
+            times.part[contender] = parts[contender][
+                2 : 2 + len(seconds)
+            ]  # after two steps of warm-up
 
 
 @contextmanager

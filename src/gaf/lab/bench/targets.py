@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gaf.lab.bench.contenders import FUNCTIONS, Rule
+from gaf.lab.bench.contenders import FUNCTIONS, Contender
 from gaf.lab.bench.memory import Allocations
 from gaf.lab.bench.timing import Spread, ratio
 
@@ -13,8 +13,8 @@ REACHED, NOT_REACHED, NOT_MEASURED = "reached", "not reached", "not measured"
 BUSY = "undecided"  # others used the machine: a step of many barriers waits for them more than one of few
 QUIET = 0.05  # share of the processors that others may take
 
-Times = Mapping[str, Mapping[Rule, Sequence[float]]]  # by the name of the shapes
-Memory = Mapping[Rule, Allocations]
+Times = Mapping[str, Mapping[Contender, Sequence[float]]]  # by the name of the shapes
+Memory = Mapping[Contender, Allocations]
 Others = Mapping[tuple[str, str], float | None]  # by the name of the shapes and the optimizer
 
 
@@ -24,7 +24,7 @@ class Claim:
 
     title: str
     shapes: str
-    base: Rule
+    base: Contender
     limit: float
     aim: float | None = None
     functions: tuple[str, ...] = FUNCTIONS
@@ -44,7 +44,7 @@ class Target:
 
 
 def _authors(function: str, limit: float) -> Claim:
-    base = Rule("SGD", "authors", None, function)
+    base = Contender("SGD", "authors", None, function)
     return Claim(
         f"fused GAF-SGDM / the authors' formulation, {function}",
         "resnet50",
@@ -55,7 +55,7 @@ def _authors(function: str, limit: float) -> Claim:
     )
 
 
-TORCH = {name: Rule(name, "torch", "fused") for name in ("SGD", "Adam")}
+TORCH = {name: Contender(name, "torch", "fused") for name in ("SGD", "Adam")}
 CLAIMS = (
     Claim("fused GAF-SGDM / torch fused SGD, ResNet-50", "resnet50", TORCH["SGD"], 1.10, 1.00),
     Claim("fused GAF-Adam / torch fused Adam, ResNet-50", "resnet50", TORCH["Adam"], 1.05, 1.00),
@@ -64,13 +64,13 @@ CLAIMS = (
     Claim(
         "fused GAF-SGDM / (clip_grad_norm_ + torch fused SGD)",
         "resnet50",
-        Rule("SGD", "clip_grad_norm_", "fused"),
+        Contender("SGD", "clip_grad_norm_", "fused"),
         0.55,
     ),
     _authors("arctan", 0.35),
     _authors("log", 0.25),
-    Claim("fused GAF-SGDM / bandwidth limit", "resnet50", Rule("SGD", "limit"), 1.25, 1.10),
-    Claim("fused GAF-Adam / bandwidth limit", "resnet50", Rule("Adam", "limit"), 1.25, 1.10),
+    Claim("fused GAF-SGDM / bandwidth limit", "resnet50", Contender("SGD", "limit"), 1.25, 1.10),
+    Claim("fused GAF-Adam / bandwidth limit", "resnet50", Contender("Adam", "limit"), 1.25, 1.10),
 )
 
 
@@ -91,7 +91,7 @@ def judge(times: Times, others: Others) -> Iterator[Target]:
             detail = "the native pass that measures the limit is missing" if lacks else ""
             yield Target(claim.title, limit, "", detail, NOT_MEASURED)
             continue
-        worst = max(ratios, key=lambda rule: ratios[rule].median)
+        worst = max(ratios, key=lambda contender: ratios[contender].median)
         bad = sum(over.median > claim.limit for over in ratios.values())
         detail = f"{worst.function} {worst.placement}"
         if len(ratios) > 1:
@@ -105,16 +105,16 @@ def judge(times: Times, others: Others) -> Iterator[Target]:
         yield Target(claim.title, limit, f"{over:.2f}", detail, outcome, over)
 
 
-def _ratios(times: Mapping[Rule, Sequence[float]], claim: Claim) -> dict[Rule, Spread]:
+def _ratios(times: Mapping[Contender, Sequence[float]], claim: Claim) -> dict[Contender, Spread]:
     if claim.base not in times:
         return {}
     return {
-        rule: ratio(seconds, times[claim.base])
-        for rule, seconds in times.items()
-        if (rule.optimizer, rule.who) == (claim.base.optimizer, "gaf")
-        and rule.implementation == "fused"
-        and rule.function in claim.functions
-        and (claim.placements is None or rule.placement in claim.placements)
+        contender: ratio(seconds, times[claim.base])
+        for contender, seconds in times.items()
+        if (contender.optimizer, contender.who) == (claim.base.optimizer, "gaf")
+        and contender.implementation == "fused"
+        and contender.function in claim.functions
+        and (claim.placements is None or contender.placement in claim.placements)
     }
 
 
@@ -137,14 +137,14 @@ def judge_memory(memory: Memory, facts: MemoryFacts | None) -> Iterator[Target]:
         ):
             chosen = (optimizer, "gaf", how)
             ours = {
-                rule: allocated
-                for rule, allocated in memory.items()
-                if (rule.optimizer, rule.who, rule.implementation) == chosen
+                contender: allocated
+                for contender, allocated in memory.items()
+                if (contender.optimizer, contender.who, contender.implementation) == chosen
             }
             if facts is None or not ours:
                 yield Target(title.format(optimizer), limit, "", "", NOT_MEASURED)
             else:
-                torch_own = memory.get(Rule(optimizer, "torch", how))
+                torch_own = memory.get(Contender(optimizer, "torch", how))
                 yield target(title.format(optimizer), ours, torch_own, facts)
 
 
@@ -156,11 +156,13 @@ def _fused(title: str, ours: Memory, _: Allocations | None, facts: MemoryFacts) 
 
 
 def _foreach(title: str, ours: Memory, torch_own: Allocations | None, facts: MemoryFacts) -> Target:
-    lists = {rule: allocated.peak / facts.all_parameters for rule, allocated in ours.items()}
+    lists = {
+        contender: allocated.peak / facts.all_parameters for contender, allocated in ours.items()
+    }
     # One list, the space f works in on one tensor, and room for single numbers.
     most = {f: 1.005 + space / facts.all_parameters for f, space in facts.working.items()}
-    bad = [rule for rule in lists if lists[rule] > most[str(rule.function)]]
-    worst = max(bad or lists, key=lambda rule: lists[rule])
+    bad = [contender for contender in lists if lists[contender] > most[str(contender.function)]]
+    worst = max(bad or lists, key=lambda contender: lists[contender])
     detail = f"worst of {len(lists)}: {worst.function} {worst.placement}"
     detail += f"; {len(lists) - len(bad)} within the limit"
     if torch_own is not None:

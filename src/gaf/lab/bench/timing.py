@@ -1,6 +1,6 @@
-"""Interleaved timing: in each repetition every rule runs once, in a random order.
+"""Interleaved timing: in each repetition every contender runs once, in a random order.
 
-A slow spell of the machine then falls on all rules, and a ratio is taken within a repetition. What is
+A slow spell of the machine then falls on all contenders, and a ratio is taken within a repetition. What is
 reported is the median over repetitions with the range from the 10th to the 90th percentile. Progress goes to
 stderr, between measurements only: a thread that redraws a bar would take time from what is timed.
 """
@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 from rich.table import Table
+
+from gaf.lab.engine.progress import bar
 
 SHORTEST = 0.05  # seconds: a few milliseconds taken by others should not decide
 FEWEST = 3  # repetitions before a time budget may end the measurement
@@ -101,7 +103,7 @@ def collect(
     shortest: float = SHORTEST,
     tick: Callable[[], None] = lambda: None,
 ) -> None:
-    """Fill ``seconds`` with one number for each rule and repetition.
+    """Fill ``seconds`` with one number for each contender and repetition.
 
     Interrupted, it leaves only whole repetitions behind: lists of one length, and none of length 0.
 
@@ -165,24 +167,17 @@ def stage(console: Console, title: str, total: int) -> Iterator[Callable[[], Non
     A bar on a terminal, plain lines elsewhere.
     """
     began, plain = time.perf_counter(), not console.is_terminal
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(
-        *(*columns, TimeElapsedColumn()),
-        console=console,
-        auto_refresh=False,
-        transient=True,
-        disable=plain,
-    )
+    columns = (MofNCompleteColumn(), TimeElapsedColumn())
     if plain:
         console.print(f"{title} ...", highlight=False)
-    with bar:
-        task = bar.add_task(title, total=total)
-        bar.refresh()
+    with bar(console, *columns, auto_refresh=False, disable=plain) as shown:
+        task = shown.add_task(title, total=total)
+        shown.refresh()
         try:
-            yield lambda: bar.update(task, advance=1, refresh=True)
+            yield lambda: shown.update(task, advance=1, refresh=True)
         finally:
             if plain:
-                done, seconds = bar.tasks[0].completed, time.perf_counter() - began
+                done, seconds = shown.tasks[0].completed, time.perf_counter() - began
                 text = f"{title}: {done:.0f} of {total} in {seconds:.0f} s"
                 console.print(text, highlight=False)
 

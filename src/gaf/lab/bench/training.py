@@ -15,7 +15,7 @@ from torch.nn import functional
 
 import gaf
 from gaf.kernels import native
-from gaf.lab.bench.contenders import ALPHA, BETA, FUNCTIONS, HYPER, Rule, authors_step
+from gaf.lab.bench.contenders import ALPHA, BETA, FUNCTIONS, HYPER, Contender, authors_step
 
 BATCH = 64
 PAPER = 1.2 / 42
@@ -23,26 +23,26 @@ PAPER = 1.2 / 42
 
 @dataclass
 class TrainingTimes:
-    """Seconds of whole training steps, and of the optimizer's part in them, by rule."""
+    """Seconds of whole training steps, and of the optimizer's part in them, by contender."""
 
-    whole: dict[Rule, list[float]] = field(default_factory=dict)
-    part: dict[Rule, list[float]] = field(default_factory=dict)
-    base = Rule("SGD", "torch", "fused")
+    whole: dict[Contender, list[float]] = field(default_factory=dict)
+    part: dict[Contender, list[float]] = field(default_factory=dict)
+    base = Contender("SGD", "torch", "fused")
 
-    def shares(self) -> dict[Rule, list[float]]:
-        """What each rule's step takes beyond torch's fused one, over the whole step with torch's."""
+    def shares(self) -> dict[Contender, list[float]]:
+        """What each contender's step takes beyond torch's fused one, over the whole step with torch's."""
         if self.base not in self.whole:
             return {}
         base, whole = self.part[self.base], self.whole[self.base]
         return {
-            rule: [(mine - b) / w for mine, b, w in zip(part, base, whole, strict=True)]
-            for rule, part in self.part.items()
-            if rule != self.base and part
+            contender: [(mine - b) / w for mine, b, w in zip(part, base, whole, strict=True)]
+            for contender, part in self.part.items()
+            if contender != self.base and part
         }
 
 
-def training_steps(parts: dict[Rule, list[float]]) -> dict[Rule, Callable[[], None]]:
-    """A whole training step of each rule, on one model.
+def training_steps(parts: dict[Contender, list[float]]) -> dict[Contender, Callable[[], None]]:
+    """A whole training step of each contender, on one model.
 
     ``parts`` is filled with the seconds of the optimizer's part in each.
     """
@@ -52,34 +52,34 @@ def training_steps(parts: dict[Rule, list[float]]) -> dict[Rule, Callable[[], No
     model = models.build("resnet20-cifar", classes=10)
     images, labels = torch.randn(BATCH, 3, 32, 32), torch.randint(10, (BATCH,))
 
-    def whole_step(rule: Rule, step: Callable[[], object]) -> None:
+    def whole_step(contender: Contender, step: Callable[[], object]) -> None:
         model.zero_grad()
         functional.cross_entropy(model(images), labels).backward()
         began = time.perf_counter()
         step()
-        parts.setdefault(rule, []).append(time.perf_counter() - began)
+        parts.setdefault(contender, []).append(time.perf_counter() - began)
 
     return {
-        rule: lambda rule=rule, step=step: whole_step(rule, step)
-        for rule, step in _rules(list(model.parameters())).items()
+        contender: lambda contender=contender, step=step: whole_step(contender, step)
+        for contender, step in _contenders(list(model.parameters())).items()
     }
 
 
-def _rules(params: list[nn.Parameter]) -> dict[Rule, Callable[[], object]]:
+def _contenders(params: list[nn.Parameter]) -> dict[Contender, Callable[[], object]]:
     velocities = [torch.zeros_like(p) for p in params]
-    steps: dict[Rule, Callable[[], object]] = {}
+    steps: dict[Contender, Callable[[], object]] = {}
 
-    def add(rule: Rule, opt: torch.optim.Optimizer) -> None:
+    def add(contender: Contender, opt: torch.optim.Optimizer) -> None:
         for p, v in zip(params, velocities, strict=True):
             opt.state[p] = {"momentum_buffer": v}
-        steps[rule] = opt.step
+        steps[contender] = opt.step
 
     add(TrainingTimes.base, torch.optim.SGD(params, **HYPER["SGD"], fused=True))
     for f in FUNCTIONS:
         if native.INSTRUCTION_SETS:
             opt = gaf.SGD(params, **HYPER["SGD"], fused=True, activation=f"{f}({ALPHA}, {BETA})")
-            add(Rule("SGD", "gaf", "fused", f, opt.param_groups[0]["gaf_placement"]), opt)
-        steps[Rule("SGD", "authors", None, f)] = lambda f=f: authors_step(
+            add(Contender("SGD", "gaf", "fused", f, opt.param_groups[0]["gaf_placement"]), opt)
+        steps[Contender("SGD", "authors", None, f)] = lambda f=f: authors_step(
             params, velocities, f, ALPHA, BETA, **HYPER["SGD"]
         )
     return steps

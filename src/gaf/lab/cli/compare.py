@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import NAME, SEEDS, WORKERS, trained
+from gaf.lab.cli.trainings import NAME, SEEDS, Changes, Workers, trained
 
 if TYPE_CHECKING:
     from gaf.lab.study.results import Comparison
@@ -34,17 +34,11 @@ def compare(
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, max=SEEDS, help="How many; unset: 5.")] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config; may repeat."),
-    ] = None,
+    changes: Changes = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/compare-NAME.")
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, max=WORKERS, help="Runs at once; unset: as many as the machine holds."),
-    ] = None,
+    workers: Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> int:
     """Does a gradient activation function help? Settings over several seeds, paired, with a verdict each.

@@ -13,13 +13,13 @@ import typer
 from rich.table import Table
 
 from gaf.lab.cli import terminal
-from gaf.lab.cli.progress import Transfer
 from gaf.lab.cli.trainings import WORKERS
 from gaf.lab.data import catalog
 from gaf.lab.data.check import DatasetFindings, check
 from gaf.lab.data.files import DatasetMissing
 from gaf.lab.data.get import get
 from gaf.lab.data.layouts import Dataset, default_root
+from gaf.lab.engine.progress import Transfer
 
 SHOWN = 20  # problems that a check prints
 DAMAGED = 1

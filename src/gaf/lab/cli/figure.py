@@ -10,7 +10,7 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.progress import working
+from gaf.lab.engine.progress import working
 
 if TYPE_CHECKING:
     from gaf.lab.reports.figures import Figure, Settings
@@ -57,7 +57,7 @@ def figure(
         results = [_draw(kind, settings, out, chosen) for kind in kinds]
         page = None
         if "html" in chosen:
-            with working("the page"):
+            with working(terminal.stderr(), "the page"):
                 page = str(write_page(settings, kinds[0].scene, out))
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
@@ -76,7 +76,7 @@ def _draw(
     """Draw one figure; returns what it shows and where."""
     from gaf.lab.reports.figures import PRINT, write
 
-    with working(f"figure {kind.number}: {kind.title}"):
+    with working(terminal.stderr(), f"figure {kind.number}: {kind.title}"):
         drawn = kind(settings)
         paths = write(drawn, out, [form for form in formats if form in PRINT])
     files = [str(path) for path in paths]

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.progress import working
+from gaf.lab.engine.progress import working
 
 if TYPE_CHECKING:
     from gaf.lab.theory.statements import Findings, Statement
@@ -64,7 +64,7 @@ def theory(
 def _checked(statements: list[Statement], seed: int) -> Iterator[tuple[Statement, Findings]]:
     with _one_thread():
         for statement in statements:
-            with working(f"{statement.title}: {statement.subject}"):
+            with working(terminal.stderr(), f"{statement.title}: {statement.subject}"):
                 findings = statement.check(seed)
             yield statement, findings
 

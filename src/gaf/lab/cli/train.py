@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import NAME, trained, trained_in
+from gaf.lab.cli.trainings import NAME, Changes, trained, trained_in
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig
@@ -30,10 +31,7 @@ def train(
             show_default=False,
         ),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config; may repeat."),
-    ] = None,
+    changes: Changes = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Of the run; unset: runs/NAME-seedN."),
@@ -79,17 +77,17 @@ def _list(within: str | None, as_json: bool) -> int:
         print(json.dumps(chosen))
         return 0
     for heading, group in recipes.groups().items():
-        names = [recipe.name for recipe in group if recipe.name in chosen]
-        if names:
+        shown = [recipe for recipe in group if recipe.name in chosen]
+        if shown:
             terminal.show(heading)
-        for name in names:
-            variants = sum(other.startswith((f"{name}-", f"{name}@")) for other in names)
+        members = Counter(recipe.base for recipe in shown)
+        for recipe in shown:
             if within is not None:
-                terminal.show(f"    {name}")
-            elif not any(name.startswith((f"{other}-", f"{other}@")) for other in names):
-                terminal.show(
-                    f"    {name:<40} and {variants} variants" if variants else f"    {name}"
-                )
+                terminal.show(f"    {recipe.name}")
+            elif recipe.name == recipe.base:
+                variants = members[recipe.base] - 1
+                more = f" and {variants} variants" if variants else ""
+                terminal.show(f"    {recipe.name:<40}{more}".rstrip())
     if within is None:
         terminal.show(
             "\nVariants (functions, clipping, controls) of one: gaf train --list digits-cnn-sgdm"
@@ -124,7 +122,8 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
     from gaf.common.files import plain
     from gaf.lab.engine import run
     from gaf.lab.engine.folder import FINISHED
-    from gaf.lab.engine.progress import ConsoleProgress, Interrupted
+    from gaf.lab.engine.progress import ConsoleProgress
+    from gaf.lab.engine.signals import Interrupted
 
     warnings.showwarning = terminal.warn
     before = (folder / FINISHED).is_file()

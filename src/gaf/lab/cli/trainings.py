@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from gaf.common.errors import GafError
 
@@ -12,6 +14,15 @@ if TYPE_CHECKING:
 
 SEEDS, WORKERS = 1000, 1024  # at most: all runs are planned at once, and each worker is a process
 NAME = "[RECIPE or MODULE:FUNCTION]"  # the first argument of a command that trains
+# options that commands share
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config; may repeat."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, max=WORKERS, help="Runs at once; unset: as many as the machine holds."),
+]
 OWN_TASK = {"epochs": 10, "optimizer": {"lr": 0.05, "momentum": 0.9}}  # where no recipe is named
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
 from gaf.lab.cli.compare import show as show_comparison
-from gaf.lab.cli.trainings import NAME, SEEDS, WORKERS, trained
+from gaf.lab.cli.trainings import NAME, SEEDS, Changes, Workers, trained
 
 if TYPE_CHECKING:
     from gaf.lab.study.results import Tuned
@@ -44,10 +44,7 @@ def tune(
             help="'600 epochs' or '3 minutes'; unset: a tenth of all candidates in full.",
         ),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config; may repeat."),
-    ] = None,
+    changes: Changes = None,
     seeds: Annotated[
         int,
         typer.Option(
@@ -67,10 +64,7 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/tune-NAME.")
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, max=WORKERS, help="Runs at once; unset: as many as the machine holds."),
-    ] = None,
+    workers: Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> int:
     """Find alpha and beta: the paper's steps (a) to (d), then a race against the baseline and the control.

@@ -9,6 +9,8 @@ its folder, or by that of its run, whose newest one counts.
 A state is a tree of dicts and lists with tensors at its leaves. Before saving, a sharded tensor is replaced
 by a note of its name and shape, and what this process holds of it goes into a dict of pieces. There is no
 metadata beside that: a checkpoint is plain tensors, numbers and strings, read with ``weights_only=True``.
+torch's own format (:mod:`gaf.integrations.checkpoint`) has no checksums, by which a damaged file is known
+before a run goes on from it. Both read files through :mod:`gaf.common.tensor_files`.
 """
 
 from __future__ import annotations
@@ -116,7 +118,12 @@ def _remove(paths: Iterable[Path]) -> None:
 def steps(folder: Path) -> list[Path]:
     """The checkpoints in a folder, newest first."""
     paths = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(paths, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+    return sorted(paths, key=step_of, reverse=True)
+
+
+def step_of(path: Path) -> int:
+    """The number of steps done before a checkpoint, which names it."""
+    return int(path.name.removeprefix("step-"))
 
 
 def latest(folder: Path, check: Callable[[Path], object] = lambda path: None) -> Path | None:

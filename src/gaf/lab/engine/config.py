@@ -29,7 +29,7 @@ from gaf.common.errors import GafError
 from gaf.common.files import check_texts, number, read_whole
 from gaf.common.texts import did_you_mean
 from gaf.functions import Adaptive, as_activation
-from gaf.lab.tasks.config import Config, Share, TaskConfig
+from gaf.lab.tasks.base import Config, Share, TaskConfig
 from gaf.optim.factory import OURS
 from gaf.optim.settings import placement_of
 

@@ -22,8 +22,8 @@ from gaf.lab.engine import rng
 from gaf.lab.engine.distributed import everyones, gather_rows, highest
 from gaf.lab.engine.folder import summary
 from gaf.lab.engine.optimizers import rate_factor, treat_gradients
-from gaf.lab.engine.progress import Interrupted
 from gaf.lab.engine.rng import Part, evaluation_indices
+from gaf.lab.engine.signals import Interrupted
 from gaf.lab.engine.state import Run, save
 from gaf.optim.sharding import together
 

@@ -1,25 +1,54 @@
-"""What passes between a run and whoever waits for it.
+"""How far something is: a bar on a terminal, plain lines elsewhere, on a console of the caller's.
 
-The run shows how far it is: a bar with images a second and the time left on a terminal, else plain lines.
-SIGTERM and Ctrl-C tell it to finish the step, save, and go.
+A run shows images a second and the time left; a transfer its bytes or images; anything else a sign of life.
+A grid of runs has a table of its own (:mod:`gaf.lab.study.live`).
 """
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+if TYPE_CHECKING:
+    from gaf.lab.data.download import Report
+
 REDRAW = 0.2  # seconds; by the training itself, as a thread that draws would take its time
 LINES = 10.0  # seconds between plain lines
+MEGABYTE = 1e6
+
+
+def bar(console: Console, *columns: ProgressColumn, **options: Any) -> Bar:
+    """A bar that goes away when it is done; what it is of is text, not markup."""
+    first = (TextColumn("{task.description}", markup=False), BarColumn())
+    return Bar(*first, *columns, console=console, transient=True, **options)
+
+
+@contextmanager
+def working(console: Console, text: str) -> Iterator[None]:
+    """A sign of life while something takes its time."""
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        console.print(f"{text} ...", highlight=False, soft_wrap=True)
+        yield
 
 
 class Progress:
@@ -51,14 +80,9 @@ class ConsoleProgress(Progress):
         self._name, self._total, self._said = name, total, done
         self._since = self._drawn = time.perf_counter()
         if self._console.is_terminal:
-            columns = (
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[speed]}"),
-                TimeRemainingColumn(),
-            )
-            self._bar = Bar(*columns, console=self._console, auto_refresh=False, transient=True)
+            speed = TextColumn("{task.fields[speed]}")
+            columns = (MofNCompleteColumn(), speed, TimeRemainingColumn())
+            self._bar = bar(self._console, *columns, auto_refresh=False)
             self._task = self._bar.add_task(name, total=total, completed=done, speed="")
             self._bar.start()
         elif done:
@@ -89,6 +113,68 @@ class ConsoleProgress(Progress):
             self._bar = None
 
 
+class Transfer:
+    """Tells of bytes that come (:meth:`announce`) or of images that are read (:meth:`count`)."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar: Bar | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._said: dict[str, float] = {}
+
+    def __enter__(self) -> Transfer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def announce(self, name: str) -> Report:
+        """For a file: what to call with bytes so far and in all."""
+
+        def report(done: int, total: int | None) -> None:
+            of = f" of {total / MEGABYTE:.1f}" if total else ""
+            columns = (DownloadColumn(), TransferSpeedColumn())
+            self._tell(name, done, total, f"{name}: {done / MEGABYTE:.1f}{of} MB", columns)
+
+        return report
+
+    def count(self, name: str, done: int, total: int) -> None:
+        """For a split of a dataset: images so far and in all."""
+        text = f"{name}: {done} of {total} images"
+        self._tell(name, done, total, text, (MofNCompleteColumn(),))
+
+    def say(self, text: str) -> None:
+        """A line, above the bar where there is one."""
+        self._console.print(Text(text), soft_wrap=True)
+
+    def _tell(
+        self,
+        name: str,
+        done: int,
+        total: int | None,
+        text: str,
+        columns: tuple[ProgressColumn, ...],
+    ) -> None:
+        if self._console.is_terminal:
+            if self._bar is None:
+                self._bar = bar(self._console, *columns, TimeRemainingColumn())
+                self._bar.start()
+            if name not in self._tasks:
+                self._tasks[name] = self._bar.add_task(name, total=total)
+            self._bar.update(self._tasks[name], completed=done, total=total)
+            return
+        now = time.monotonic()
+        if done == total or now - self._said.get(name, -LINES) >= LINES:
+            self._said[name] = now
+            self.say(text)
+
+
 def clock(seconds: float) -> str:
     """Hours, minutes and seconds.
 
@@ -98,46 +184,3 @@ def clock(seconds: float) -> str:
     """
     minutes, seconds = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Interrupted(KeyboardInterrupt):
-    """A run that was told to stop; its folder holds a checkpoint of the step it stopped at."""
-
-    def __init__(self, folder: Path, step: int, number: int) -> None:
-        super().__init__(f"stopped at step {step}; the run in {folder} can be resumed")
-        self.folder, self.step, self.number = folder, step, number
-
-
-class Wish:
-    """What signal has come, if any."""
-
-    number: int = 0
-
-
-@contextmanager
-def listening() -> Iterator[Wish]:
-    """Note signals instead of dying by them; a second Ctrl-C means at once.
-
-    Only the main thread may do so: elsewhere the wish stays empty. A signal that is ignored stays so: a
-    shell starts `command &` deaf to Ctrl-C.
-    """
-    wish = Wish()
-    if threading.current_thread() is not threading.main_thread():
-        yield wish
-        return
-
-    def note(number: int, frame: object) -> None:
-        if wish.number and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        wish.number = number
-
-    heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, note) for number in heard}
-    try:
-        yield wish
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

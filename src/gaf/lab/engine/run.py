@@ -17,8 +17,9 @@ from gaf.lab.engine.folder import Result, read_result
 from gaf.lab.engine.identity import facts, identify
 from gaf.lab.engine.loop import fit
 from gaf.lab.engine.optimizers import make_optimizer
-from gaf.lab.engine.progress import Progress, Wish, listening
+from gaf.lab.engine.progress import Progress
 from gaf.lab.engine.rng import Sampler
+from gaf.lab.engine.signals import Wish, listening
 from gaf.lab.engine.state import Run, go_on
 from gaf.lab.tasks import Task, load_task
 

@@ -20,9 +20,10 @@ from gaf.common.errors import GafError
 from gaf.lab.engine import checkpoint, rng
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.distributed import Fabric
-from gaf.lab.engine.progress import Progress, Wish
+from gaf.lab.engine.progress import Progress
 from gaf.lab.engine.record import METRICS, Records
 from gaf.lab.engine.rng import Sampler
+from gaf.lab.engine.signals import Wish
 from gaf.lab.landscape.slices import check_state
 from gaf.lab.tasks.base import Task
 

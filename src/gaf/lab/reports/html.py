@@ -195,6 +195,7 @@ def breakable(text: str) -> Markup:
         >>> print(breakable("control(log(1)@update)"))
         control(<wbr>log(1)<wbr>@update)
     """
+    # Markup's join escapes the parts: without it a name from elsewhere would be HTML of the page
     return Markup("<wbr>").join(re.split(r"(?:(?<=[)/,])|(?<=^control\())(?=[^\s)])", text))
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from gaf.lab.reports import html, numbers
 from gaf.lab.reports.comparison_table import columns, comparison_table
-from gaf.lab.reports.curves import learning_curves, share_curves
+from gaf.lab.reports.curves import learning_curves, shapes, share_curves
 from gaf.lab.reports.history import RunHistory, histories
 from gaf.lab.reports.html import PAGE
-from gaf.lab.reports.shape import shapes
 from gaf.lab.reports.style import styles
 from gaf.lab.study.results import Comparison, Row
 

@@ -27,7 +27,7 @@ def paper_table(table: Filled) -> ResultTable[Line]:
         EXPENDABLE,
         dropped_notes="intervals",
         about=table.about,
-        caption=table.title.partition(": ")[2],
+        caption=table.caption or table.title,
         group=lambda line: (line.data, line.model),
         once=("data", "model"),
     )

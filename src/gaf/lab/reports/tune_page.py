@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import gaf
 from gaf import PLACEMENTS
 from gaf.lab.reports import html
 from gaf.lab.reports.history import thin
@@ -108,10 +107,9 @@ def _sizes(record: dict[str, Any]) -> CurvePlot:
                 "hovertemplate": "%{x:.2~e}",
             }
         )
-    bends = {"recommended": record["recommended"]["name"], "winner": record["winner"]["name"]}
     shapes, notes = [], []
-    for i, (role, name) in enumerate(bends.items()):
-        at = 1 / _beta(name)
+    for i, role in enumerate(("recommended", "winner")):
+        at = 1 / record[role]["beta"]
         colour = INK if role == "winner" else GREY
         shapes.append(vertical(at, colour, 1.5))
         notes.append(
@@ -183,15 +181,14 @@ def _race(record: dict[str, Any]) -> CurvePlot:
         points = [
             candidate
             for candidate in record["raced"]
-            if candidate["name"].endswith(f"@{placement}")
-            and isinstance(candidate["first"], int | float)
+            if candidate["placement"] == placement and isinstance(candidate["first"], int | float)
         ]
         if not points:
             continue
         data.append(
             {
                 **{"type": "scatter", "mode": "markers", "name": placement},
-                "x": [_beta(candidate["name"]) for candidate in points],
+                "x": [candidate["beta"] for candidate in points],
                 "y": [candidate["first"] for candidate in points],
                 "text": [plotly_text(candidate["name"]) for candidate in points],
                 "marker": {"color": PALETTE[i], "symbol": SYMBOLS[placement], "size": 8},
@@ -205,11 +202,6 @@ def _race(record: dict[str, Any]) -> CurvePlot:
         data,
         {"xaxis": _log("β"), "yaxis": {"title": {"text": plotly_text(score)}}},
     )
-
-
-def _beta(name: str) -> float:
-    """Of the function of a setting, which a record has by name alone."""
-    return gaf.parse(name.partition("@")[0]).params[1]
 
 
 def _log(title: str) -> dict[str, Any]:

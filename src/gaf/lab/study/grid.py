@@ -21,7 +21,7 @@ from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.folder import Result, read_result
 from gaf.lab.engine.identity import RunIdentity, identify_all
-from gaf.lab.engine.progress import listening
+from gaf.lab.engine.signals import listening
 
 RUNS = "runs"  # the folder of the runs, within that of what they are for
 NOT_COMPUTED = ("name", *folders.WHERE)  # keys of a config that do not change the result

@@ -280,7 +280,7 @@ def ask(task: Any) -> dict[str, Any]:
 def last_step(folder: Path) -> int:
     """Of the newest checkpoint; 0 where there is none."""
     newest = checkpoint.steps(folder / checkpoint.CHECKPOINTS)
-    return int(newest[0].name.rpartition("-")[2]) if newest else 0
+    return checkpoint.step_of(newest[0]) if newest else 0
 
 
 def first_line(error: BaseException) -> str:

@@ -217,8 +217,9 @@ class Line(Config):
 class Filled(Config):
     """A table with the paper's numbers and ours.
 
-    ``comparisons`` is the number of differences that p-values are corrected for. ``about`` says what was
-    trained, ``changes`` what of that was changed by hand.
+    ``title`` is the table's number and ``caption``, which older records do not have. ``comparisons`` is the
+    number of differences that p-values are corrected for. ``about`` says what was trained, ``changes`` what
+    of that was changed by hand.
     """
 
     noun: ClassVar[str] = "table"
@@ -226,6 +227,7 @@ class Filled(Config):
 
     name: str
     title: str
+    caption: str = ""
     scale: Literal["small", "full"]
     placement: str | None
     seeds: Annotated[tuple[Whole, ...], Field(min_length=1)]
@@ -253,11 +255,18 @@ class Filled(Config):
         )
 
 
-class RacedCandidate(Config):
-    """A candidate of a tuning, where it comes from, and its scores in the rungs; None where a run failed."""
+class NamedCandidate(Config):
+    """A candidate of a tuning: the name of its setting, where it comes from, where f acts, and f's beta."""
 
     name: str
     source: str
+    placement: str
+    beta: Number
+
+
+class RacedCandidate(NamedCandidate):
+    """A candidate with its scores in the rungs; None where a run failed."""
+
     first: Number | None = None
     second: tuple[Number | None, ...] = ()
 
@@ -274,13 +283,6 @@ class Reference(Config):
     p: Number
     n: Whole
     verdict: Literal["better", "worse", "no difference"]
-
-
-class NamedCandidate(Config):
-    """A candidate by the name of its setting, and where it comes from."""
-
-    name: str
-    source: str
 
 
 class TuningCost(Config):

@@ -80,8 +80,8 @@ def serve(job: dict[str, Any], answers: Answers) -> None:
     """Train one run and say what came of it."""
     from gaf.common.files import DiskFull
     from gaf.lab.engine import config as configs
-    from gaf.lab.engine.progress import Interrupted
     from gaf.lab.engine.run import train
+    from gaf.lab.engine.signals import Interrupted
     from gaf.lab.tasks import import_maker
 
     folder = Path(job["folder"])

@@ -10,15 +10,10 @@ import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaf.common.errors import GafError
 from gaf.common.texts import did_you_mean
-from gaf.lab.tasks.base import Task
-
-if TYPE_CHECKING:
-    from gaf.lab.tasks.config import TaskConfig
-
+from gaf.lab.tasks.base import Task, TaskConfig
 
 __all__ = ["Task", "load_task"]
 

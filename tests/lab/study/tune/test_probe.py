@@ -6,8 +6,8 @@ from torch import nn
 
 from gaf.lab.engine.distributed import make_fabric
 from gaf.lab.engine.loop import steps_of, train_step
-from gaf.lab.engine.progress import Wish
 from gaf.lab.engine.run import prepare
+from gaf.lab.engine.signals import Wish
 from gaf.lab.study.recipes.laptop import hard_case
 from gaf.lab.study.tune.probe import QUANTILES, probe, sizes
 from gaf.lab.tasks import load_task

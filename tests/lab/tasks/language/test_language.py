@@ -12,8 +12,8 @@ from gaf.lab import data
 from gaf.lab.data.check import check
 from gaf.lab.data.files import DataError, DatasetMissing
 from gaf.lab.engine.config import TaskConfig, override
-from gaf.lab.engine.progress import Interrupted
 from gaf.lab.engine.run import train
+from gaf.lab.engine.signals import Interrupted
 from gaf.lab.study import recipes
 from gaf.lab.tasks import load_task, models
 from tests.lab.engine.test_kill import assert_survives_a_kill

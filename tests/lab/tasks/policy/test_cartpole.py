@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from gaf.lab.engine.config import TaskConfig, override
-from gaf.lab.engine.progress import Interrupted
 from gaf.lab.engine.run import train
+from gaf.lab.engine.signals import Interrupted
 from gaf.lab.study import recipes
 from gaf.lab.tasks import load_task
 from gaf.lab.tasks.policy import DISCOUNT, cartpole, others_mean, play, to_go

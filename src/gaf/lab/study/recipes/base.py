@@ -58,6 +58,7 @@ class Recipe:
     Args:
         config: the whole of it.
         group: the heading under which lists show it.
+        base: the name of the training that it is a variant of; its own where it is none.
         cell: the paper's own result. A small counterpart and a matched control carry the cell of the
             recipe that they belong to: what they stand beside.
         small: whether it is the counterpart for a laptop.
@@ -66,6 +67,7 @@ class Recipe:
 
     config: RunConfig
     group: str
+    base: str
     cell: paper.Cell | None = None
     small: bool = False
     control_of: str | None = None

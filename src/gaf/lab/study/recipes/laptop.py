@@ -150,4 +150,4 @@ def laptop_recipes() -> Iterator[Recipe]:
             for f in activations
             for where in base.optimizer.placements
         ]
-        yield from with_controls(Recipe(config, group) for config in (base, *configs))
+        yield from with_controls(Recipe(config, group, base.name) for config in (base, *configs))

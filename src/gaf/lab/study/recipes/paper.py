@@ -18,7 +18,7 @@ LOG = ("Log (0.1, 20)", "Log (0.2, 10)")
 
 # The columns as :mod:`gaf.lab.study.settings` names them. The threshold of both kinds of clipping is the
 # paper's; the authors' script has 0.1·π/2, arctan's bound.
-CLIPPINGS = ("clip-value-0.1", "clip-norm-0.1")
+CLIPPINGS = {"clip-value-0.1": "clip-value", "clip-norm-0.1": "clip-norm"}  # and their kinds
 SETTINGS = {
     WITHOUT: "baseline",
     **dict(zip((VALUE_CLIPPING, NORM_CLIPPING), CLIPPINGS, strict=True)),

@@ -58,7 +58,13 @@ def table_recipes() -> Iterator[Recipe]:
 
 def small_counterpart(recipe: Recipe) -> Recipe:
     """The same for a laptop."""
-    return replace(recipe, config=small(recipe.config), group=f"{recipe.group}, small", small=True)
+    return replace(
+        recipe,
+        config=small(recipe.config),
+        group=f"{recipe.group}, small",
+        base=PREFIX + recipe.base,
+        small=True,
+    )
 
 
 def _heading(table: paper.PaperTable) -> str:
@@ -67,8 +73,9 @@ def _heading(table: paper.PaperTable) -> str:
 
 def _of_table(table: paper.PaperTable) -> Iterator[Recipe]:
     for cell in table.cells.values():
-        for config in _configs(_base(cell), cell.setting):
-            yield Recipe(config, _heading(table), cell)
+        base = _base(cell)
+        for config in _configs(base, cell.setting):
+            yield Recipe(config, _heading(table), base.name, cell)
 
 
 def _configs(base: RunConfig, setting: str) -> list[RunConfig]:
@@ -127,9 +134,9 @@ def small_voc_ssd300() -> RunConfig:
 def _of_voc(base: RunConfig, group: str) -> Iterator[Recipe]:
     """Table IV's cells with f at each placement, and value and norm clipping, which it left out."""
     without, *functions = paper.TABLE_4.cells.values()
-    yield Recipe(base, group, without)
+    yield Recipe(base, group, base.name, without)
     for setting in paper.CLIPPINGS:
-        yield Recipe(with_setting(base, setting), group)
+        yield Recipe(with_setting(base, setting), group, base.name)
     for cell in functions:
         for config in _configs(base, cell.setting):
-            yield Recipe(config, group, cell)
+            yield Recipe(config, group, base.name, cell)

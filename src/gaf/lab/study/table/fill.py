@@ -113,9 +113,11 @@ def conclude(
         )
     judged = differences(pairs, higher_is_better)
     subsets = stand_ins(plan)
+    caption = _caption(plan, subsets)
     return Filled(
         name=plan.name,
-        title=title(plan, subsets),
+        title=f"Table {TABLES[plan.name].number}: {caption}",
+        caption=caption,
         scale=plan.scale,
         placement=plan.placement,
         seeds=plan.seeds,
@@ -205,12 +207,12 @@ def stand_ins(plan: TablePlan) -> dict[str, str]:
     return subsets
 
 
-def title(plan: TablePlan, subsets: Mapping[str, str]) -> str:
-    """The table as the paper calls it where its data was used; else by the data that was."""
+def _caption(plan: TablePlan, subsets: Mapping[str, str]) -> str:
+    """The paper's where its data was used; else by the data that was."""
     own = {entry.config.task.data for entry in make(plan.name, plan.scale).entries}
     if not subsets and own >= {entry.config.task.data for entry in plan.entries}:
-        return plan.title
-    return f"Table {TABLES[plan.name].number}: its settings on {_used(plan, subsets)}"
+        return TABLES[plan.name].caption
+    return f"its settings on {_used(plan, subsets)}"
 
 
 def _used(plan: TablePlan, subsets: Mapping[str, str]) -> str:

@@ -50,12 +50,6 @@ class TablePlan:
     entries: tuple[CellPlan, ...]
     changes: tuple[str, ...] = ()
 
-    @property
-    def title(self) -> str:
-        """The table as the paper calls it."""
-        table = TABLES[self.name]
-        return f"Table {table.number}: {table.caption}"
-
     def runs(self) -> list[RunConfig]:
         """All runs, seed by seed, so that a grid that is stopped has whole tables of few seeds."""
         return [
@@ -191,9 +185,8 @@ def _row_names(cell: paper.Cell) -> tuple[str, ...]:
 def _column_names(cell: paper.Cell) -> tuple[str, ...]:
     """``Arctan (0.1, 20)`` goes by ``arctan`` too, ``value clipping, 0.1`` by ``clip-value-0.1``."""
     column = cell.column.lower()
-    for kind in ("clip-value", "clip-norm"):
-        if cell.setting.startswith(kind):
-            return cell.setting, kind, "clipping", column
+    if cell.setting in paper.CLIPPINGS:
+        return cell.setting, paper.CLIPPINGS[cell.setting], "clipping", column
     if cell.column == paper.WITHOUT:
         return (column,)
     return cell.setting, gaf.parse(cell.setting).name

@@ -23,8 +23,8 @@ from gaf.lab.engine import rng
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.distributed import make_fabric
 from gaf.lab.engine.loop import steps_of, train_step
-from gaf.lab.engine.progress import Wish
 from gaf.lab.engine.run import prepare
+from gaf.lab.engine.signals import Wish
 from gaf.lab.engine.state import Run
 from gaf.lab.study.settings import without_function
 from gaf.lab.tasks import load_task

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import gaf
 from gaf.lab.study.settings import spelled
@@ -43,6 +44,11 @@ class Candidate:
             'arctan(0.02, 10000000)@gradient'
         """
         return f"{spelled(self.function)}@{self.placement}"
+
+    def record(self) -> dict[str, Any]:
+        """The values of a :class:`gaf.lab.study.results.NamedCandidate`."""
+        _, beta = self.function.params
+        return {"name": self.name, "source": self.source, "placement": self.placement, "beta": beta}
 
 
 @dataclass(frozen=True)

@@ -124,8 +124,8 @@ def tune(
             verdict=conclude(outcome, seen.config),
             helps=outcome.helps,
             line=line(seen.config.optimizer, outcome.winner),
-            winner=NamedCandidate(name=outcome.winner.name, source=outcome.winner.source),
-            recommended=NamedCandidate(name=advice.first.name, source=advice.first.source),
+            winner=NamedCandidate(**outcome.winner.record()),
+            recommended=NamedCandidate(**advice.first.record()),
             reasons=advice.reasons,
             cost=TuningCost(
                 steps=outcome.steps,
@@ -142,12 +142,7 @@ def tune(
             ),
             against=(outcome.baseline, outcome.control),
             raced=tuple(
-                RacedCandidate(
-                    name=raced.candidate.name,
-                    source=raced.candidate.source,
-                    first=raced.first,
-                    second=raced.second,
-                )
+                RacedCandidate(**raced.candidate.record(), first=raced.first, second=raced.second)
                 for raced in outcome.raced
             ),
             probe=seen.record(),

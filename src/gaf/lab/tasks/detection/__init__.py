@@ -8,13 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from gaf.common.errors import GafError
-from gaf.lab.tasks.base import NamedTask
+from gaf.lab.tasks.base import NamedTask, TaskConfig
 from gaf.lab.tasks.detection.boxes import detect
 from gaf.lab.tasks.detection.loss import Losses, match, multibox_loss
 from gaf.lab.tasks.detection.metric import Detections, average_precisions
 
 if TYPE_CHECKING:
-    from gaf.lab.tasks.config import TaskConfig
     from gaf.lab.tasks.detection.source import DetectionBatch, VocSource
 
 

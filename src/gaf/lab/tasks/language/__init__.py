@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gaf.common.errors import GafError
-from gaf.lab.tasks.base import NamedTask
+from gaf.lab.tasks.base import NamedTask, TaskConfig
 
 if TYPE_CHECKING:
     from gaf.lab.data.text import TextSource
-    from gaf.lab.tasks.config import TaskConfig
 
 
 class Language(NamedTask["TextSource"]):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -20,13 +20,9 @@ from torch.distributed.tensor import DTensor
 
 from gaf.common.errors import GafError
 from gaf.common.texts import did_you_mean
-from gaf.lab.tasks.base import NamedTask
+from gaf.lab.tasks.base import NamedTask, TaskConfig
 from gaf.lab.tasks.classification.layers import is_count
 from gaf.lab.tasks.policy.cartpole import Episodes, Noise, begin
-
-if TYPE_CHECKING:
-    from gaf.lab.tasks.config import TaskConfig
-
 
 DISCOUNT = 0.99
 
