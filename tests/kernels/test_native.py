@@ -118,6 +118,7 @@ def test_adam(isa, name, kind, placement, dtype):
         kwargs = {
             "activation": name,
             "placement": placement,
+            "eps_hat": maximize,
             "amsgrad": amsgrad,
             "weight_decay": decay,
             "maximize": maximize,

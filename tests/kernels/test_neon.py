@@ -113,9 +113,10 @@ class Neon:
         numbers,
         threads,
     ) -> None:
+        *numbers, eps_hat = numbers
         lists = [ws, gs, ms, vs, tops] if tops else [ws, gs, ms, vs]
         jobs = [
-            (n, arrays, (*each, *numbers, step, root), (before,))
+            (n, arrays, (*each, *numbers, step, root), (before, eps_hat))
             for n, each, step, root, *arrays in zip(
                 sizes, _of_each(factors, own, ws), steps, roots, *lists, strict=True
             )
@@ -372,6 +373,7 @@ def test_adam_behind_the_moments(neon, placement, amsgrad, dtype):
     for name, eps in itertools.product(native.FUNCTIONS, [1e-6, 0.0]):
         hyper = {"lr": 0.1, "betas": (0.8, 0.95), "eps": eps, "weight_decay": 0.1}
         hyper |= {"maximize": True, "decoupled_weight_decay": True, "placement": placement}
+        hyper["eps_hat"] = amsgrad
         gs, (ws, ms, vs, tops) = batch(dtype, 4)
         vs, tops = [v.abs() for v in vs], [top.abs() for top in tops] if amsgrad else []
         for column in (gs, ms, vs, tops):

@@ -82,6 +82,7 @@ class Adam:
     amsgrad: bool
     maximize: bool
     w: float
+    eps_hat: bool = False
     m: float = Rounded(0.0)
     v: float = Rounded(0.0)
     v_max: float = 0.0
@@ -102,8 +103,12 @@ class Adam:
         self.m = b1 * self.m + (1 - b1) * g
         self.v = b2 * self.v + (1 - b2) * g * g
         self.v_max = maximum(self.v_max, self.v)
-        v_hat = (self.v_max if self.amsgrad else self.v) / (1 - b2**self.t)
-        direction = ratio(self.m / (1 - b1**self.t), sqrt(v_hat) + self.eps)
+        v, correction = self.v_max if self.amsgrad else self.v, 1 - b2**self.t
+        if self.eps_hat:
+            denominator = (sqrt(v) + self.eps) / math.sqrt(correction)
+        else:
+            denominator = sqrt(v / correction) + self.eps
+        direction = ratio(self.m / (1 - b1**self.t), denominator)
         if self.placement == "gradient":
             self.w -= lr * direction
         elif self.placement == "momentum":

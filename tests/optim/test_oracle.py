@@ -196,6 +196,7 @@ def adam_cases(draw):
         "weight_decay": draw(st.sampled_from([0.0, 0.1])),
         "decoupled": draw(st.booleans()),
         "amsgrad": draw(st.booleans()),
+        "eps_hat": draw(st.booleans()),
         "maximize": draw(st.booleans()),
         "w": draw(number(-10, 10)),
     }
@@ -212,11 +213,12 @@ ADAM = {
     "decoupled": False,
     "amsgrad": True,
     "maximize": True,
+    "eps_hat": False,
     "w": 1.0,
 }
 
 
-ADAM_ARGUMENTS = ("betas", "eps", "weight_decay", "amsgrad", "maximize", "placement")
+ADAM_ARGUMENTS = ("betas", "eps", "weight_decay", "amsgrad", "maximize", "placement", "eps_hat")
 
 
 def check_adam(

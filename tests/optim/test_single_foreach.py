@@ -91,7 +91,7 @@ def test_adam(name, optimizer_type, placement, dtype):
     cases = [
         {},
         {"weight_decay": 0.1, "maximize": True},
-        {"weight_decay": 0.1, "amsgrad": True},
+        {"weight_decay": 0.1, "amsgrad": True, "eps_hat": True},
     ]
     if placement != "gradient" and gaf.parse(name).bound < math.inf:
         cases.append({"eps": 0})

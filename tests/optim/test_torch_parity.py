@@ -130,7 +130,7 @@ def test_arguments(name):
     """Every argument of torch's, in its place and with its default; ours come after, by keyword only."""
     ours = dict(inspect.signature(getattr(gaf, name)).parameters)
     theirs = inspect.signature(getattr(torch.optim, name)).parameters
-    own = ["activation", "placement", *(["decoupled_weight_decay"] if name == "SGD" else [])]
+    own = ["activation", "placement", "decoupled_weight_decay" if name == "SGD" else "eps_hat"]
     assert list(ours) == [*theirs, *own]
     for key, parameter in theirs.items():
         assert ours[key].kind == parameter.kind

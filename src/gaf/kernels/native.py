@@ -167,7 +167,8 @@ _LIBRARY.define(
 )
 _LIBRARY.define(
     "adam_(Tensor(a!)[] ws, Tensor[] gs, Tensor(b!)[] ms, Tensor(c!)[] vs, Tensor(d!)[] tops, "
-    "Tensor(e!)[] steps, str function, str placement, bool decoupled, bool maximize, Tensor numbers, "
+    "Tensor(e!)[] steps, str function, str placement, bool decoupled, bool maximize, "
+    "bool eps_hat, Tensor numbers, "
     "Tensor? grad_scale, Tensor? found_inf, Tensor? factors) -> ()"
 )
 _LIBRARY.define("activate_(Tensor(a!)[] gs, str function, Tensor numbers) -> Tensor")
@@ -301,6 +302,7 @@ def adam(
     weight_decay: float,
     decoupled_weight_decay: bool,
     maximize: bool,
+    eps_hat: bool = False,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
     known: Known | None = None,
@@ -312,7 +314,7 @@ def adam(
     if ws:
         there = [top for top in tops if top is not None]
         lists: Lists = (ws, gs, ms, vs, there)  # type: ignore[assignment]
-        flags = (function, placement, decoupled_weight_decay, maximize)
+        flags = (function, placement, decoupled_weight_decay, maximize, eps_hat)
         factors = params if isinstance(params, Tensor) else None
         shared = (1.0, 1.0) if isinstance(params, Tensor) else params
         numbers = (*shared, lr, *betas, eps, weight_decay)
@@ -339,13 +341,14 @@ def _adam_operator(
     placement: str,
     decoupled: bool,
     maximize: bool,
+    eps_hat: bool,
     numbers: Tensor,
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
     factors: Tensor | None,
 ) -> None:
     lists = (ws, gs, ms, vs, tops)
-    flags = (function, placement, decoupled, maximize)
+    flags = (function, placement, decoupled, maximize, eps_hat)
     rows = [] if factors is None else factors.tolist()
     _adam(lists, steps, flags, numbers.tolist(), rows, grad_scale, found_inf)
 
@@ -353,7 +356,7 @@ def _adam_operator(
 def _adam(
     lists: Lists,
     steps: Sequence[Tensor],
-    flags: tuple[str, str, bool, bool],
+    flags: tuple[str, str, bool, bool, bool],
     numbers: Iterable[float],
     rows: list[list[float]],
     grad_scale: Tensor | None,
@@ -362,7 +365,7 @@ def _adam(
 ) -> None:
     if found_inf is not None and found_inf.item():
         return
-    function, placement, decoupled, maximize = flags
+    function, placement, decoupled, maximize, eps_hat = flags
     alpha, beta, lr, beta1, beta2, eps, weight_decay = numbers
     inner, outer = (1.0, -lr) if placement == "momentum" else (-lr, 1.0)
     first = placement == "gradient"
@@ -393,7 +396,7 @@ def _adam(
             top,
             [step_sizes[n] for n in count],
             [roots[n] for n in count],
-            (sign, scale, shrink, l2, outer, 1 - beta1, beta2, 1 - beta2, eps),
+            (sign, scale, shrink, l2, outer, 1 - beta1, beta2, 1 - beta2, eps, eps_hat),
             torch.get_num_threads(),
         )
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim.adam import adam as torch_adam
 from torch.optim.optimizer import ParamsT
 
+from gaf.common.errors import GafError
 from gaf.functions import Activation, Adaptive
 from gaf.optim.base import ActivatedOptimizer, Column
 from gaf.optim.description import PLACEMENTS, Rule
@@ -50,6 +51,8 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         placement: ``"gradient"``, ``"momentum"`` (f on the ratio of the moments) or ``"update"``, see
             :mod:`gaf.optim.rules`. Unset: ``"gradient"``. Where f is bounded and acts on the ratio, ``eps``
             may be 0: an element that has had no gradient stays where it is.
+        eps_hat: add ``eps`` before the bias correction of the second moment, as Kingma and Ba's efficient
+            variant does, and the code of the paper's authors.
 
     Example:
         >>> import gaf, torch
@@ -67,7 +70,17 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
 
     rule = Rule(
         name="adam",
-        arguments=(*("lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize"),),
+        arguments=(
+            *(
+                "lr",
+                "betas",
+                "eps",
+                "weight_decay",
+                "decoupled_weight_decay",
+                "maximize",
+                "eps_hat",
+            ),
+        ),
         placements=PLACEMENTS,
         usual_placement=lambda group: "gradient",
         control=_control,
@@ -93,8 +106,9 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         decoupled_weight_decay: bool = False,
         activation: Activation | str | None = None,
         placement: str | None = None,
+        eps_hat: bool = False,
     ) -> None:
-        self._begin(activation, placement)
+        self._begin(activation, placement, eps_hat=eps_hat)
         super().__init__(
             params,
             lr,
@@ -130,6 +144,8 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         return *lists, has_complex
 
     def _step_without(self, group: Group) -> None:
+        if group["eps_hat"]:
+            raise GafError("eps_hat=True needs an activation: torch.optim.Adam has no such step")
         *lists, has_complex = self._collected(group)
         beta1, beta2 = group["betas"]
         names = ("amsgrad", "lr", "weight_decay", "eps", "maximize", "foreach", "capturable")
@@ -151,7 +167,7 @@ class AdamW(Adam, torch.optim.AdamW):
         params, lr, betas, eps, weight_decay, amsgrad, maximize, foreach, capturable, differentiable,
             fused: as in :class:`torch.optim.AdamW`.
         activation: as in :class:`gaf.SGD`.
-        placement: as in :class:`gaf.Adam`.
+        placement, eps_hat: as in :class:`gaf.Adam`.
     """
 
     def __init__(
@@ -170,8 +186,9 @@ class AdamW(Adam, torch.optim.AdamW):
         fused: bool | None = None,
         activation: Activation | str | None = None,
         placement: str | None = None,
+        eps_hat: bool = False,
     ) -> None:
-        self._begin(activation, placement)
+        self._begin(activation, placement, eps_hat=eps_hat)
         torch.optim.AdamW.__init__(
             self,
             params,

@@ -143,11 +143,13 @@ def adam(
     weight_decay: Number,
     decoupled_weight_decay: bool,
     maximize: bool,
+    eps_hat: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """One step of ``w`` in place; returns the moments to carry on. ``g`` is not touched.
 
     ``m`` and ``v`` are the running means of what Adam sees and of its square, ``top`` is the largest v so far
-    for amsgrad, else None, and ``step`` is the number of this step, from 1.
+    for amsgrad, else None, and ``step`` is the number of this step, from 1. ``eps_hat`` adds eps before the
+    bias correction.
     """
     d = -g if maximize else g
     if placement == "gradient":
@@ -165,7 +167,8 @@ def adam(
         top = _raised(top, v)
     largest = v if top is None else top
     root = (1 - beta2**step) ** 0.5
-    denominator = largest.sqrt().div(root).add(eps)
+    denominator = largest.sqrt()
+    denominator = denominator.add(eps).div(root) if eps_hat else denominator.div(root).add(eps)
     correction = 1 - beta1**step
     if placement == "gradient":
         _with_quotient(w, m, denominator, -lr / correction)

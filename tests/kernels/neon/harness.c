@@ -13,7 +13,7 @@ enum { ACTIVATE, SGD, ADAM, LOAD, STORE };
 
 typedef struct {
     int32_t operation, function, type;
-    int32_t before, fresh, nesterov; /* the last two of SGD */
+    int32_t before, fresh, nesterov; /* the last two of SGD; Adam has eps_hat in the place of `fresh` */
     int64_t n, arrays;
     double numbers[13]; /* alpha, beta, then the doubles of gaf_sgd_args, or of gaf_adam_args, step size and root */
 } request;
@@ -46,7 +46,7 @@ static int64_t run(const request *r, void *const *a) {
     } else if (r->operation == ADAM) {
         gaf_adam_args s = {.factors = factors, .sign = x[2], .inverse_scale = x[3], .shrink = x[4],
                            .weight_decay = x[5], .outer = x[6], .one_minus_beta1 = x[7], .beta2 = x[8],
-                           .one_minus_beta2 = x[9], .eps = x[10]};
+                           .one_minus_beta2 = x[9], .eps = x[10], .eps_hat = r->fresh};
         gaf_adam_loop_of(loops, r->before, &s, a[4] != NULL)(&s, a[0], a[1], a[2], a[3], a[4], x[11], x[12], r->n);
     } else {
         convert(r, a);

@@ -27,6 +27,7 @@ typedef struct {
     double weight_decay; /* L2 */
     double outer;        /* after f, where that stands after the ratio: -lr, or 1 for "update" */
     double one_minus_beta1, beta2, one_minus_beta2, eps;
+    int eps_hat; /* eps is added before the bias correction of the second moment */
 } gaf_adam_args;
 
 typedef void (*gaf_sgd_loop)(const gaf_sgd_args *, void *w, const void *g, void *v, ptrdiff_t n);

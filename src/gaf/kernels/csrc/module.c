@@ -330,9 +330,9 @@ static PyObject *adam(PyObject *self, PyObject *args) {
     PyObject *each, *sizes, *w, *g, *m, *v, *top, *steps, *roots, *result = NULL;
     adam_job j = {0};
     gaf_adam_args *s = &j.args;
-    if (!PyArg_ParseTuple(args, "siip(dd)OOOOOOOOO(ddddddddd)i", &isa, &function, &type, &before,
+    if (!PyArg_ParseTuple(args, "siip(dd)OOOOOOOOO(dddddddddp)i", &isa, &function, &type, &before,
                           &s->factors.alpha, &s->factors.beta, &each, &sizes, &w, &g, &m, &v, &top, &steps, &roots, &s->sign, &s->inverse_scale,
-                          &s->shrink, &s->weight_decay, &s->outer, &s->one_minus_beta1, &s->beta2, &s->one_minus_beta2, &s->eps,
+                          &s->shrink, &s->weight_decay, &s->outer, &s->one_minus_beta1, &s->beta2, &s->one_minus_beta2, &s->eps, &s->eps_hat,
                           &threads))
         return NULL;
     const gaf_loops *loops = loops_of(isa, function, type);

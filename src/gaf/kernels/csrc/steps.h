@@ -116,7 +116,7 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
             .rate = (C)(s->one_minus_beta1 < 0.5 ? s->one_minus_beta1 : s->one_minus_beta1 - 1.0),                     \
             .beta2 = (C)s->beta2,                                                                                      \
             .one_minus_beta2 = (C)s->one_minus_beta2,                                                                  \
-            .eps = (C)s->eps,                                                                                          \
+            .eps = (C)(s->eps_hat ? s->eps / root_correction : s->eps),                                                \
             .size = (C)step_size,                                                                                      \
             .outer = (C)s->outer,                                                                                      \
             .inverse_root = (C)(1.0 / root_correction),                                                                \
