@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -18,6 +19,7 @@ from gaf.lab.bench.memory import allocations
 from gaf.optim import rules
 from gaf.optim.base import implementation
 from gaf.optim.settings import resolve
+from tests import forked
 from tests.pairs import pairs_first
 
 if not native.INSTRUCTION_SETS:
@@ -42,17 +44,26 @@ def parameters(dtype: torch.dtype) -> list[torch.Tensor]:
     return params
 
 
+@functools.cache
+def gradients(shapes: tuple[torch.Size, ...]) -> list[list[torch.Tensor]]:
+    """For each step, each in the linear range, the bend and saturation."""
+    generator = torch.Generator().manual_seed(1)
+
+    def some(shape):
+        size = 10.0 ** (2 - 6 * torch.rand(shape, generator=generator))
+        return size * torch.randn(shape, generator=generator).sign()
+
+    return [list(map(some, shapes)) for _ in range(STEPS)]
+
+
 def train(kind, dtype, steps=STEPS, **kwargs):
     torch.manual_seed(0)
     params = parameters(dtype)
     opt = kind(params, lr=0.01, **kwargs)
-    generator = torch.Generator().manual_seed(1)
+    of_steps = gradients(tuple(p.shape for p in params))
     for step in range(steps):
-        for p in params:
-            # each in the linear range, the bend and saturation
-            size = 10.0 ** (2 - 6 * torch.rand(p.shape, generator=generator))
-            sign = torch.randn(p.shape, generator=generator).sign()
-            p.grad = torch.empty_like(p).copy_(size * sign)
+        for p, grad in zip(params, of_steps[step], strict=True):
+            p.grad = torch.empty_like(p).copy_(grad)
         kept = [p.grad.clone() for p in params]
         opt.param_groups[0]["lr"] = 0.01 / (1 + step % 5)
         opt.step()
@@ -232,14 +243,11 @@ sys.exit(tasks() - before)
 """
 
 
-def _run(script):
-    subprocess.run([sys.executable, "-c", PREPARED + script], check=True, timeout=120)
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_after_a_fork():
     """The child's steps end, where torch's own on several threads would wait for ever."""
-    _run(FORK)
+    status, out, err = forked.run(["-c", PREPARED + FORK])
+    assert status == 0, out + err
 
 
 @pytest.mark.skipif(
@@ -248,7 +256,7 @@ def test_after_a_fork():
     reason="counts threads as Linux does, and torch runs on OpenMP",
 )
 def test_torchs_own_threads_serve():
-    _run(THREADS)
+    subprocess.run([sys.executable, "-c", PREPARED + THREADS], check=True, timeout=120)
 
 
 def test_loss_scaling_inside_the_kernel():
