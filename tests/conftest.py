@@ -54,11 +54,11 @@ def data_dir(request: pytest.FixtureRequest) -> Path:
 
 
 # Modules whose import takes seconds and whose tests are all slow.
-FRAMEWORKS = ("test_lightning.py", "test_transformers.py")
+FRAMEWORKS = ("test_lightning.py", "test_torch_suite.py", "test_transformers.py")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A run without slow tests does not import the frameworks only to leave their tests out."""
+    """A run without slow tests does not import them only to leave their tests out."""
     wanted = "not slow" not in config.getoption("markexpr")
     return None if wanted or collection_path.name not in FRAMEWORKS else True
 
