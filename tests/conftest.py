@@ -11,9 +11,6 @@ import torch
 
 torch.set_num_threads(1)  # the suite runs in two processes; threads would only get in their way
 
-# Precompiled headers take inductor ten seconds for each set of flags, and save half a second a compilation.
-os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
-
 # A shell that starts the suite in the background has it ignore Ctrl-C, and with it all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,10 +54,19 @@ def data_dir(request: pytest.FixtureRequest) -> Path:
 FRAMEWORKS = ("test_lightning.py", "test_torch_suite.py", "test_transformers.py")
 
 
+def only_fast(config: pytest.Config) -> bool:
+    return "not slow" in config.getoption("markexpr")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Inductor takes ten seconds to precompile headers, which save four in each compilation; here is one."""
+    if only_fast(config):
+        os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A run without slow tests does not import them only to leave their tests out."""
-    wanted = "not slow" not in config.getoption("markexpr")
-    return None if wanted or collection_path.name not in FRAMEWORKS else True
+    return None if not only_fast(config) or collection_path.name not in FRAMEWORKS else True
 
 
 def pytest_collection_finish() -> None:
