@@ -19,7 +19,6 @@ from gaf.lab.bench.memory import allocations
 from gaf.optim import rules
 from gaf.optim.base import implementation
 from gaf.optim.settings import resolve
-from tests import forked
 from tests.pairs import pairs_first
 
 if not native.INSTRUCTION_SETS:
@@ -243,11 +242,14 @@ sys.exit(tasks() - before)
 """
 
 
+def _run(script):
+    subprocess.run([sys.executable, "-c", PREPARED + script], check=True, timeout=120)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_after_a_fork():
     """The child's steps end, where torch's own on several threads would wait for ever."""
-    status, out, err = forked.run(["-c", PREPARED + FORK])
-    assert status == 0, out + err
+    _run(FORK)
 
 
 @pytest.mark.skipif(
@@ -256,7 +258,7 @@ def test_after_a_fork():
     reason="counts threads as Linux does, and torch runs on OpenMP",
 )
 def test_torchs_own_threads_serve():
-    subprocess.run([sys.executable, "-c", PREPARED + THREADS], check=True, timeout=120)
+    _run(THREADS)
 
 
 def test_loss_scaling_inside_the_kernel():
