@@ -50,16 +50,16 @@ docs: $(READY) ## build the site in docs/_build/html; links resolve, commands ex
 
 # The wheel is built from the sdist, so that a file missing there is missed here. Only the core and what the tests import
 # are installed, away from this folder's src/. `make test` has run the tests of the same code; these show that the wheel
-# holds all of it, with the kernels that were built.
+# holds all of it, with the kernels that were built. Python compiles what is imported, a tenth of torch, and not all.
 CLEAN := build/clean
 WHEEL_TESTS := tests/functions/test_values.py tests/optim/test_single_foreach.py tests/kernels/test_native.py
 dist: $(READY) ## build the sdist and the wheel, install it in a clean environment, try it there
 	@rm -rf dist $(CLEAN)
 	@$(BIN)/python -m build
 	@$(PYTHON) -m venv $(CLEAN)
-	@$(CLEAN)/bin/python $(PIP_INSTALL) dist/*.whl
+	@$(CLEAN)/bin/python $(PIP_INSTALL) --no-compile dist/*.whl
 	@cd build && clean/bin/python -c 'import gaf; print("gaf", gaf.__version__, "from", gaf.__file__)'
-	@$(CLEAN)/bin/python $(PIP_INSTALL) pytest pytest-xdist hypothesis numpy rich typer
+	@$(CLEAN)/bin/python $(PIP_INSTALL) --no-compile pytest pytest-xdist hypothesis numpy rich typer
 	@$(CLEAN)/bin/python -m pytest -q -n 2 --dist worksteal -m "not slow" $(WHEEL_TESTS)
 
 extras: dist ## install the wheel with each extra alone and use it (minutes)

@@ -51,13 +51,22 @@ def data_dir(request: pytest.FixtureRequest) -> Path:
 
 
 # Modules whose import takes seconds and whose tests are all slow.
-FRAMEWORKS = ("test_lightning.py", "test_transformers.py")
+FRAMEWORKS = ("test_lightning.py", "test_torch_suite.py", "test_transformers.py")
+
+
+def only_fast(config: pytest.Config) -> bool:
+    return "not slow" in config.getoption("markexpr")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Inductor takes ten seconds to precompile headers, which save four in each compilation; here is one."""
+    if only_fast(config):
+        os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A run without slow tests does not import the frameworks only to leave their tests out."""
-    wanted = "not slow" not in config.getoption("markexpr")
-    return None if wanted or collection_path.name not in FRAMEWORKS else True
+    """A run without slow tests does not import them only to leave their tests out."""
+    return None if not only_fast(config) or collection_path.name not in FRAMEWORKS else True
 
 
 def pytest_collection_finish() -> None:

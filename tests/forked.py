@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import types
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
@@ -40,11 +41,10 @@ IMPORTED = (
 
 
 class Forked:
-    """``python -W error -m MODULE ARGUMENTS...``, with those methods of ``subprocess.Popen`` that tests use.
+    """``python -W error COMMAND...``, with those methods of ``subprocess.Popen`` that tests use.
 
     Args:
-        module: what is run.
-        arguments: what it is given.
+        command: ``-m`` and a module or ``-c`` and code, then the arguments.
         environment: its environment.
         cwd: the folder it starts in.
         start_new_session: whether it leads a group of processes, which can be killed as one.
@@ -54,9 +54,8 @@ class Forked:
 
     def __init__(
         self,
-        module: str,
-        arguments: Sequence[str],
-        environment: Mapping[str, str],
+        command: Sequence[str],
+        environment: Mapping[str, str] = ENVIRONMENT,
         *,
         cwd: Path | None = None,
         start_new_session: bool = False,
@@ -64,12 +63,16 @@ class Forked:
         error: type[Warning] = Warning,
     ) -> None:
         folder = tempfile.mkdtemp()
-        weakref.finalize(self, shutil.rmtree, folder)
+        weakref.finalize(
+            self, shutil.rmtree, folder, ignore_errors=True
+        )  # a fork has one of its own
         self._printed = [Path(folder) / name for name in ("stdout", "stderr")]
+        for path in self._printed:
+            path.touch()
         self._process = _server().Process(
             target=_become,
             args=(
-                *(module, list(arguments), dict(environment), str(cwd or Path.cwd())),
+                *(list(command), dict(environment), str(cwd or Path.cwd())),
                 *(start_new_session, file_size, error, self._printed),
             ),
         )
@@ -91,6 +94,10 @@ class Forked:
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         self.wait(timeout)
+        return self.printed()
+
+    def printed(self) -> tuple[str, str]:
+        """What stands in stdout and stderr so far."""
         out, err = (path.read_text("utf-8") for path in self._printed)
         return out, err
 
@@ -114,8 +121,7 @@ def _server() -> Any:
 
 
 def _become(
-    module: str,
-    arguments: list[str],
+    command: list[str],
     environment: dict[str, str],
     cwd: str,
     start_new_session: bool,
@@ -136,8 +142,20 @@ def _become(
     sys.path[:] = [cwd, *environment["PYTHONPATH"].split(os.pathsep), *sys.path]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     warnings.filterwarnings("error", category=error)
-    sys.argv = [module, *arguments]
+    how, what, *arguments = command
+    sys.argv = [what if how == "-m" else how, *arguments]
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if how == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            sys.modules["__main__"] = main = types.ModuleType("__main__")
+            exec(compile(what, "<string>", "exec"), vars(main))
     finally:
         atexit._run_exitfuncs()
+
+
+def run(command: Sequence[str], timeout: float = 120, **options: Any) -> tuple[int, str, str]:
+    """``python -W error COMMAND...`` to its end: status, stdout, stderr."""
+    process = Forked(command, **options)
+    out, err = process.communicate(timeout)
+    return process.wait(), out, err

@@ -1,12 +1,12 @@
 """A folder that one process at a time writes to."""
 
-import subprocess
-import sys
+import time
 
 import pytest
 
 from gaf.common.errors import GafError
 from gaf.common.files import locked
+from tests.forked import Forked
 
 HOLD = """
 import pathlib, sys, time
@@ -20,15 +20,17 @@ with locked(pathlib.Path(sys.argv[1]), GafError("held")):
 
 def test_a_lock_keeps_others_out_and_goes_with_a_killed_process(tmp_path):
     folder = tmp_path / "folder"
-    command = [sys.executable, "-c", HOLD, str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout.readline() == "held\n"
-        with (
-            pytest.raises(GafError, match=r"^it is in use$"),
-            locked(folder, GafError("it is in use")),
-        ):
-            pass
-        holder.kill()
+    holder = Forked(["-c", HOLD, str(folder)])
+    while holder.printed() != ("held\n", ""):
+        assert holder.poll() is None, holder.printed()
+        time.sleep(0.001)
+    with (
+        pytest.raises(GafError, match=r"^it is in use$"),
+        locked(folder, GafError("it is in use")),
+    ):
+        pass
+    holder.kill()
+    holder.wait()
     with locked(folder, GafError("it is in use")):
         pass
 

@@ -27,8 +27,7 @@ def launch(check: str, processes: int, folder: Path, *arguments: str) -> Any:
     }
     running = [
         Forked(
-            f"tests.distributed.{check}",
-            [str(folder), *arguments],
+            ["-m", f"tests.distributed.{check}", str(folder), *arguments],
             {**environment, "RANK": str(rank)},
             error=UserWarning,
         )

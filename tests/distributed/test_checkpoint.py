@@ -4,8 +4,6 @@ import contextlib
 import io
 import os
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -14,6 +12,7 @@ from torch import nn
 import gaf
 from gaf.integrations import checkpoint
 from gaf.integrations.metadata import Refused, loads
+from tests import forked
 from tests.distributed.launch import launch
 from tests.memory import MEGABYTE, at_most
 
@@ -273,10 +272,9 @@ def test_metadata_that_would_exhaust_the_process_is_refused(tmp_path):
     """In a process of its own, which an overflow of the stack would end."""
     for reason, content in EXHAUSTING.items():
         (tmp_path / reason).write_bytes(content)
-    command = [sys.executable, "-c", READ_EACH, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    assert len(done.stdout.splitlines()) == len(EXHAUSTING)
+    status, out, err = forked.run(["-c", READ_EACH, str(tmp_path)], timeout=300)
+    assert status == 0, (out, err)
+    assert len(out.splitlines()) == len(EXHAUSTING)
 
 
 def test_no_flipped_bit_of_the_metadata_runs_anything(saved):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -42,17 +43,26 @@ def parameters(dtype: torch.dtype) -> list[torch.Tensor]:
     return params
 
 
+@functools.cache
+def gradients(shapes: tuple[torch.Size, ...]) -> list[list[torch.Tensor]]:
+    """For each step, each in the linear range, the bend and saturation."""
+    generator = torch.Generator().manual_seed(1)
+
+    def some(shape):
+        size = 10.0 ** (2 - 6 * torch.rand(shape, generator=generator))
+        return size * torch.randn(shape, generator=generator).sign()
+
+    return [list(map(some, shapes)) for _ in range(STEPS)]
+
+
 def train(kind, dtype, steps=STEPS, **kwargs):
     torch.manual_seed(0)
     params = parameters(dtype)
     opt = kind(params, lr=0.01, **kwargs)
-    generator = torch.Generator().manual_seed(1)
+    of_steps = gradients(tuple(p.shape for p in params))
     for step in range(steps):
-        for p in params:
-            # each in the linear range, the bend and saturation
-            size = 10.0 ** (2 - 6 * torch.rand(p.shape, generator=generator))
-            sign = torch.randn(p.shape, generator=generator).sign()
-            p.grad = torch.empty_like(p).copy_(size * sign)
+        for p, grad in zip(params, of_steps[step], strict=True):
+            p.grad = torch.empty_like(p).copy_(grad)
         kept = [p.grad.clone() for p in params]
         opt.param_groups[0]["lr"] = 0.01 / (1 + step % 5)
         opt.step()

@@ -47,9 +47,11 @@ def accuracy(seed: int, activation: gaf.Auto | None, epochs: int = EPOCHS) -> fl
 
 @pytest.mark.slow
 def test_auto_trains_what_stays_at_chance():
-    """Eight of ten seeds above 90 percent; observed: see docs/auto.md."""
-    found = [accuracy(seed, gaf.Auto()) for seed in range(10)]
-    assert sum(each > 0.9 for each in found) >= 8, found
+    """Eight of ten seeds above 90 percent; observed: see docs/auto.md. The last need not run after eight."""
+    accuracies: list[float] = []
+    while len(accuracies) < 10 and sum(reached > 0.9 for reached in accuracies) < 8:
+        accuracies.append(accuracy(len(accuracies), gaf.Auto()))
+    assert sum(reached > 0.9 for reached in accuracies) >= 8, accuracies
 
 
 @pytest.mark.slow

@@ -1,14 +1,13 @@
 """`gaf data` as people run it."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
 from gaf.lab.cli.app import run
 from gaf.lab.data import catalog
+from tests import forked
+from tests.forked import ENVIRONMENT
 from tests.lab.data.samples import ARCHIVE, cifar_files, cifar_from, packed
 from tests.lab.data.server import Site, serve
 from tests.lab.data.test_imagefolder import damage, make
@@ -158,12 +157,9 @@ def test_ctrl_c_says_how_to_go_on(gaf, tmp_path, monkeypatch):
 
 
 def test_in_a_process_of_its_own(data_dir):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "gaf.lab.cli", "data", "check", "cifar100", "--json"],
-        env={**os.environ, "GAF_DATA": str(data_dir)},
-        capture_output=True,
-        text=True,
-        timeout=300,
+    status, out, err = forked.run(
+        ["-m", "gaf.lab.cli", "data", "check", "cifar100", "--json"],
+        environment={**ENVIRONMENT, "GAF_DATA": str(data_dir)},
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["folder"].startswith(str(data_dir))
+    assert (status, err) == (0, "")
+    assert json.loads(out)["folder"].startswith(str(data_dir))

@@ -1,10 +1,7 @@
 """Getting a dataset from a real server: whole in its place, or nothing; stopped at any moment, it goes on."""
 
 import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +9,7 @@ from gaf.common.errors import GafError
 from gaf.common.files import locked
 from gaf.lab.data import DataError, download, files, get, load
 from gaf.lab.data.catalog import DATASETS
+from tests.forked import ROOT, Forked
 from tests.lab.data.samples import ARCHIVE, cifar_files, cifar_from, mnist_from, packed
 from tests.lab.data.server import Site, serve
 
@@ -101,12 +99,12 @@ def test_kill_9_while_unpacking(data_dir, tmp_path):
     deep = root / ".cifar-100-binary.unpacking/cifar-100-binary/more"
     with serve(Site({f"/{ARCHIVE}": content})) as site:
         for moment in (0, 1_000):
-            command = [sys.executable, "-c", GET, str(archive), str(root), site.url]
-            with subprocess.Popen(command, cwd=Path(__file__).parents[3]) as child:
-                while not (deep / str(moment)).exists():
-                    assert child.poll() is None, "it ended before it was killed"
-                    time.sleep(0.001)
-                child.kill()
+            child = Forked(["-c", GET, str(archive), str(root), site.url], cwd=ROOT)
+            while not (deep / str(moment)).exists():
+                assert child.poll() is None, "it ended before it was killed"
+                time.sleep(0.001)
+            child.kill()
+            child.wait()
             assert not (root / "cifar-100-binary").exists()
         bring(cifar_from(content, site.url), root)
         assert len(site.asked) == 1

@@ -4,7 +4,6 @@ import inspect
 import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import warnings
 import zlib
@@ -15,6 +14,7 @@ from PIL import Image
 
 from gaf.lab.data import DataError, FolderSource, load
 from gaf.lab.data.imagefolder import BrokenImage, scan
+from tests import forked
 
 CPU = torch.device("cpu")
 
@@ -281,11 +281,6 @@ print(len(rows), *sorted(heard))
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
 def test_signals_to_the_group_do_not_reach_the_workers(few):
     """Ctrl-C is the training's to answer: it saves, and needs no dead workers for that."""
-    done = subprocess.run(
-        [sys.executable, "-c", IN_A_GROUP, str(few)],
-        start_new_session=True,  # a group of its own
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert (done.stdout, done.stderr) == ("8 SIGINT SIGTERM\n", "")
+    command = ["-c", IN_A_GROUP, str(few)]
+    ended = forked.run(command, start_new_session=True)  # a group of its own
+    assert ended == (0, "8 SIGINT SIGTERM\n", "")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests import forked
 from tests.forked import ENVIRONMENT, Forked
 from tests.lab.engine.tiny import KIND
 
@@ -29,14 +30,12 @@ def arguments(folder: Path, *changes: str, options: dict[str, object] | None = N
 
 def start(args: list[str], **options: Any) -> Forked:
     """`gaf ARGS` in the background."""
-    return Forked("gaf.lab.cli", args, ENVIRONMENT, **options)
+    return Forked(["-m", "gaf.lab.cli", *args], **options)
 
 
-def run(args: list[str], timeout: float = 120, **options: Any) -> tuple[int | None, str, str]:
+def run(args: list[str], timeout: float = 120, **options: Any) -> tuple[int, str, str]:
     """`gaf ARGS` to the end: status, stdout, stderr."""
-    process = start(args, **options)
-    out, err = process.communicate(timeout=timeout)
-    return process.returncode, out, err
+    return forked.run(["-m", "gaf.lab.cli", *args], timeout, **options)
 
 
 def torchrun(processes: int, args: list[str]) -> None:
@@ -64,7 +63,7 @@ def together(processes: int, args: list[str], timeout: float = 120) -> None:
     for rank in range(processes):
         ranks = dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
         environment = {**ENVIRONMENT, **sizes, **meeting, **ranks, "GROUP_RANK": "0"}
-        started.append(Forked("gaf.lab.cli", args, environment))
+        started.append(Forked(["-m", "gaf.lab.cli", *args], environment))
     try:
         for process in started:
             printed = process.communicate(timeout)

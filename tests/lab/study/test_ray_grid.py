@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -27,7 +28,8 @@ from tests.lab.engine import processes
 from tests.lab.engine.tiny import assert_same_run
 from tests.lab.study.grid_tasks import Here, base, run_folder
 
-ray = pytest.importorskip("ray", reason="needs Ray: pip install 'activated-gradients[cluster]'")
+if importlib.util.find_spec("ray") is None:
+    pytest.skip("needs Ray: pip install 'activated-gradients[cluster]'", allow_module_level=True)
 
 # Real trainings of seconds: Table III's first rows, small, on digits, a checkpoint at every fifth step.
 CHANGES = (
@@ -176,7 +178,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
 
 def test_a_cluster_that_is_lost_ends_all_runs_in_a_sentence(tmp_path, monkeypatch):
     class Lost:
-        exceptions = ray.exceptions
+        from ray import exceptions
 
         def nodes(self):
             return [{"Alive": True, "Resources": {"CPU": 1}}]

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from gaf.lab.study.statistics import LEVEL, holm, paired, verdict
 
@@ -106,6 +105,8 @@ def test_an_effect_of_two_standard_deviations_is_found_at_ten_seeds(noise):
 def test_paired_agrees_with_scipy():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 7)).tolist()
+    from scipy import stats  # takes a second
+
     theirs = stats.ttest_rel(a, b)
     mine, interval = paired(a, b), theirs.confidence_interval()
     assert (mine.p, mine.low, mine.high) == pytest.approx((theirs.pvalue, *interval), rel=1e-9)
