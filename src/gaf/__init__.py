@@ -10,12 +10,14 @@ from importlib.metadata import version
 from gaf.common.errors import GafError
 from gaf.functions import Activation, Arctan, Log, Tanh, names, parse, register, verify
 from gaf.optim import (
+    FAMILY,
     PLACEMENTS,
     SGD,
     Adam,
     AdamW,
     Auto,
     Lion,
+    Member,
     Monitor,
     ParamScheduler,
     Ramp,
@@ -31,6 +33,7 @@ from gaf.optim import (
 __version__ = version("activated-gradients")  # from the tag: pyproject.toml
 
 __all__ = [
+    "FAMILY",
     "PLACEMENTS",
     "SGD",
     "Activation",
@@ -41,6 +44,7 @@ __all__ = [
     "GafError",
     "Lion",
     "Log",
+    "Member",
     "Monitor",
     "ParamScheduler",
     "Ramp",

@@ -5,6 +5,7 @@ from gaf.optim.adam import Adam, AdamW
 from gaf.optim.auto import Auto
 from gaf.optim.exclude import exclude_bias_and_norm
 from gaf.optim.factory import create_optimizer
+from gaf.optim.family import FAMILY, Member
 from gaf.optim.grad import activate_grad_
 from gaf.optim.lion import Lion
 from gaf.optim.monitor import Monitor
@@ -14,12 +15,14 @@ from gaf.optim.settings import activation_of
 from gaf.optim.sgd import SGD
 
 __all__ = [
+    "FAMILY",
     "PLACEMENTS",
     "SGD",
     "Adam",
     "AdamW",
     "Auto",
     "Lion",
+    "Member",
     "Monitor",
     "ParamScheduler",
     "Ramp",

@@ -17,6 +17,7 @@ from gaf.optim.activate import ANY, OWN, activate_groups
 from gaf.optim.adam import Adam, AdamW
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.description import check_placement
+from gaf.optim.family import FAMILY
 from gaf.optim.lion import Lion
 from gaf.optim.sgd import SGD
 
@@ -24,7 +25,7 @@ OURS: dict[str, type[ActivatedOptimizer]] = {"sgd": SGD, "adam": Adam, "adamw": 
 
 # OPTIMIZER[+FUNCTION][@PLACEMENT]; a function may hold a plus of its own, as in tanh(1e+2, 3).
 _NAME = re.compile(
-    r"\s*(?P<optimizer>\w+)\s*(?:\+(?P<function>[^@]*))?(?:@\s*(?P<placement>\w*)\s*)?"
+    r"\s*(?P<optimizer>[\w-]+)\s*(?:\+(?P<function>[^@]*))?(?:@\s*(?P<placement>\w*)\s*)?"
 )
 
 
@@ -34,7 +35,8 @@ def create_optimizer(name: str, params: ParamsT, **arguments: Any) -> torch.opti
     Args:
         name: an optimizer, a ``+`` and a function, an ``@`` and a placement; the last two may be left out.
             ``sgd``, ``adam``, ``adamw`` and ``lion`` are ours, any other of torch.optim is served by
-            :func:`gaf.activate`, in whatever case of letters.
+            :func:`gaf.activate`, in whatever case of letters. Or a member of ``gaf.FAMILY``, such as
+            ``"adam-atan2"``, with its published defaults.
         params: what torch's optimizers take: parameters, or groups of them.
         **arguments: of the optimizer, such as ``lr``.
 
@@ -47,6 +49,8 @@ def create_optimizer(name: str, params: ParamsT, **arguments: Any) -> torch.opti
         >>> opt = gaf.create_optimizer("rmsprop+tanh(0.2, 10)", [w], lr=0.01)
         >>> isinstance(opt, torch.optim.RMSprop), gaf.is_activated(opt)
         (True, True)
+        >>> gaf.create_optimizer("adam-atan2", [w], lr=1e-3).param_groups[0]["eps"]
+        0
     """
     if isinstance(params, nn.Module):
         raise TypeError("create_optimizer takes parameters: pass model.parameters(), not the model")
@@ -55,6 +59,11 @@ def create_optimizer(name: str, params: ParamsT, **arguments: Any) -> torch.opti
 
 def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
     """What makes the optimizer of a name from parameters and arguments; a wrong name is refused here."""
+    known = name.strip().lower() if isinstance(name, str) else ""
+    if known in FAMILY and known not in OURS:
+        member = FAMILY[known]
+        make_member = optimizer_maker(member.setting)
+        return lambda params, **arguments: make_member(params, **{**member.arguments, **arguments})
     optimizer, f, placement = read_name(name)
     if optimizer in OURS:
 
@@ -101,7 +110,7 @@ def _of_torch(name: str) -> type[torch.optim.Optimizer]:
     }
     known.pop("optimizer")
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+        near = difflib.get_close_matches(name, [*known, *FAMILY], n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
         raise GafError(f"unknown optimizer {name!r}; {hint}")
     return known[name]

@@ -107,9 +107,9 @@ def test_every_key_can_be_set_to_what_it_is():
     "wrong",
     [
         {"nesterov": True},
-        {"placement": "momentum", "activation": "tanh"},
+        {"placement": "moment", "activation": "tanh"},
         {"placement": "gradient"},
-        {"name": "adam", "placement": "update", "activation": "tanh"},
+        {"name": "adam", "eps": -1e-8},
         {"clip_value": 1.0, "clip_norm": 1.0},
         {"clip_norm": 1.0, "normalize": 1.0},
         {"activation": "nothing"},

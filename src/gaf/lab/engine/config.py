@@ -118,14 +118,6 @@ class OptimizerConfig(Config):
         return placement_of(dict(self), f, rule, self.placement)
 
     @property
-    def placements(self) -> tuple[str, ...]:
-        """Where f may act, the usual place first."""
-        rule, values = OURS[self.name].rule, dict(self)
-        usual = rule.usual_placement(values)
-        others = (place for place in reversed(rule.placements) if place != usual)
-        return (usual, *(place for place in others if rule.refusal(values, place) is None))
-
-    @property
     def own_keys(self) -> set[str]:
         """Those of :data:`OWN_KEYS` that the rule has."""
         return OWN_KEYS & inspect.signature(OURS[self.name]).parameters.keys()

@@ -130,6 +130,13 @@ def cifar_adam(data: str, model: str) -> RunConfig:
     return config.model_copy(update={"name": f"{data}-{model}-adam", "optimizer": rule})
 
 
+def placements(rule: OptimizerConfig) -> tuple[str, ...]:
+    """Where the paper and its authors' code may have put f, the usual place first."""
+    if rule.name != "sgd":
+        return ("gradient",)
+    return ("momentum", "update", "gradient") if rule.momentum > 0 else ("gradient", "update")
+
+
 def with_setting(config: RunConfig, setting: str) -> RunConfig:
     """The same training under a setting of :mod:`gaf.lab.study.settings`, such as ``clip-norm-0.1``."""
     made = make(config, setting)

@@ -15,6 +15,7 @@ from gaf.lab.study.recipes.base import (
     Recipe,
     cifar,
     on_a_core,
+    placements,
     some_images,
     with_activation,
     with_controls,
@@ -148,6 +149,6 @@ def laptop_recipes() -> Iterator[Recipe]:
         configs = [
             with_activation(base, f, where)
             for f in activations
-            for where in base.optimizer.placements
+            for where in placements(base.optimizer)
         ]
         yield from with_controls(Recipe(config, group, base.name) for config in (base, *configs))

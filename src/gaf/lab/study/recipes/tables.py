@@ -14,6 +14,7 @@ from gaf.lab.study.recipes.base import (
     cifar_adam,
     imagenet,
     on_a_core,
+    placements,
     small,
     with_activation,
     with_controls,
@@ -84,7 +85,7 @@ def _configs(base: RunConfig, setting: str) -> list[RunConfig]:
         return [base]
     if setting in paper.CLIPPINGS:
         return [with_setting(base, setting)]
-    return [with_activation(base, setting, placement) for placement in base.optimizer.placements]
+    return [with_activation(base, setting, placement) for placement in placements(base.optimizer)]
 
 
 def _base(cell: paper.Cell) -> RunConfig:
