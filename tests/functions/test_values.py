@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gaf
-from gaf.functions import as_activation, function_type
+from gaf.functions import PAPER, as_activation, function_type
 from tests.functions.checks import check_facts
 from tests.functions.exact import CURVED, EXACT, exact
+from tests.pairs import one_each
 
 EPS = torch.finfo(torch.float64).eps
 
@@ -283,16 +284,25 @@ def test_without_enlargement_the_crossover_is_0(cls, params):
     assert f.crossover == 0.0
 
 
-@pytest.mark.parametrize("cls", CURVED)
-@pytest.mark.parametrize(
-    "params",
-    [
-        *((0.1, 20.0), (0.2, 10.0), (5.0, 1.5), (1.0, 2.0), (1e7, 1e7), (1e-3, 1e7), (100.0, 1e7)),
-        *((1.0, 1 + 1e-2), (1.0, 1 + 1e-4), (1.0, 1 + 1e-6), (1e3, (1 + 1e-6) * 1e-3)),
-        *((1e-8, 1.001e8), (1e15, 1e15), (1e38, 1e-30), (1e-30, 1e38), (1e30, 1e-29)),
-    ],
+STEEP = (
+    *((0.1, 20.0), (0.2, 10.0), (5.0, 1.5), (1.0, 2.0), (1e7, 1e7), (1e-3, 1e7), (100.0, 1e7)),
+    *((1.0, 1 + 1e-2), (1.0, 1 + 1e-4), (1.0, 1 + 1e-6), (1e3, (1 + 1e-6) * 1e-3)),
+    *((1e-8, 1.001e8), (1e15, 1e15), (1e38, 1e-30), (1e-30, 1e38), (1e30, 1e-29)),
 )
+
+
+@one_each(params=STEEP, cls=tuple(cls for cls in CURVED if cls not in PAPER))
+def test_crossover_of_other_functions(cls, params):
+    check_crossover(cls, params)
+
+
+@pytest.mark.parametrize("cls", PAPER)
+@pytest.mark.parametrize("params", STEEP)
 def test_crossover(cls, params):
+    check_crossover(cls, params)
+
+
+def check_crossover(cls, params):
     f = cls(*params)
     c = f.crossover
     assert 0 < c < math.inf
