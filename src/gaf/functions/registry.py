@@ -37,13 +37,13 @@ def register(cls: A) -> A:
     Example:
         >>> import gaf
         >>> @gaf.register
-        ... class Gudermann(gaf.Activation):
+        ... class Softcap(gaf.Activation):
         ...     scale: float = 1.0
         ...
         ...     @staticmethod
         ...     def formula(xp, g, scale):
         ...         return 2 * scale * xp.arctan(xp.tanh(g / (2 * scale)))
-        >>> round(gaf.parse("gudermann(0.5)")(0.5), 6)
+        >>> round(gaf.parse("softcap(0.5)")(0.5), 6)
         0.432885
     """
     if not (isinstance(cls, type) and issubclass(cls, Activation)):
