@@ -7,15 +7,15 @@ import gaf
 
 
 @gaf.register
-class Asinh(gaf.Activation):
-    """f(g) = alpha * asinh(beta * g). The fields are its parameters; there may be any number."""
+class Gudermann(gaf.Activation):
+    """f(g) = 2 alpha atan(tanh(beta g / 2)). The fields are its parameters; there may be any number."""
 
     alpha: float = 0.1
     beta: float = 20.0
 
     @staticmethod
     def formula(xp, g, alpha, beta):  # xp is torch here; keep to names that other libraries share
-        return alpha * xp.arcsinh(beta * g)
+        return 2 * alpha * xp.arctan(xp.tanh(0.5 * beta * g))
 
 
 @gaf.register
@@ -27,7 +27,7 @@ class Cube(gaf.Activation):
         return g * g * g
 
 
-f = Asinh(alpha=0.1, beta=20)
+f = Gudermann(alpha=0.1, beta=20)
 print(f"{f}: slope {f.slope:g}, bound {f.bound:g}, crossover {f.crossover:.4f}")
 print(f"f(0.05) = {f(0.05):.4f}, f'(0.05) = {f.derivative(0.05):.4f}\n")
 
@@ -38,7 +38,7 @@ torch.manual_seed(0)
 points = torch.randn(256, 8)
 labels = (points.sum(dim=1) > 0).long()
 model = nn.Linear(8, 2)
-opt = gaf.SGD(model.parameters(), lr=0.5, momentum=0.9, activation="asinh(0.1, beta=20)")
+opt = gaf.SGD(model.parameters(), lr=0.5, momentum=0.9, activation="gudermann(0.1, beta=20)")
 for step in range(51):
     opt.zero_grad()
     loss = nn.functional.cross_entropy(model(points), labels)

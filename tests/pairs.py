@@ -20,8 +20,29 @@ def pairs_first(*fixtures: str, **factors: Sequence[Any]) -> pytest.MarkDecorato
         >>> [case.values for case in mark.args[1] if not case.marks]
         [('a', 1, True), ('a', 2, False), ('b', 1, False), ('b', 2, True)]
     """
+    return _parametrized(fixtures, factors, set(_selection(list(map(len, factors.values())))))
+
+
+def one_each(*fixtures: str, **factors: Sequence[Any]) -> pytest.MarkDecorator:
+    """The same with one case for each value of the first argument, the others in turn; all else is slow.
+
+    Example:
+        >>> mark = one_each(name=["a", "b", "c"], dtype=[1, 2])
+        >>> [case.values for case in mark.args[1] if not case.marks]
+        [('a', 1), ('b', 2), ('c', 1)]
+    """
+    first, *others = map(len, factors.values())
+    places = list(itertools.product(*map(range, others)))
+    # one more than a row: neighbours differ in the last argument and in the one before
+    step = (others[-1] + 1) if len(others) > 1 else 1
+    chosen = {(index, *places[index * step % len(places)]) for index in range(first)}
+    return _parametrized(fixtures, factors, chosen)
+
+
+def _parametrized(
+    fixtures: tuple[str, ...], factors: dict[str, Sequence[Any]], chosen: set[tuple[int, ...]]
+) -> pytest.MarkDecorator:
     names = tuple(factors)
-    chosen = set(_selection(list(map(len, factors.values()))))
     cases = [
         pytest.param(
             *(factors[name][index] for name, index in zip(names, place, strict=True)),

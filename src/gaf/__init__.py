@@ -8,7 +8,23 @@ you would call ``clip_grad_norm_``.
 from importlib.metadata import version
 
 from gaf.common.errors import GafError
-from gaf.functions import Activation, Arctan, Log, Tanh, names, parse, register, verify
+from gaf.functions import (
+    Activation,
+    Algebraic,
+    Arctan,
+    Asinh,
+    BiClip,
+    Clip,
+    Line,
+    Log,
+    Sign,
+    Softsign,
+    Tanh,
+    names,
+    parse,
+    register,
+    verify,
+)
 from gaf.optim import (
     FAMILY,
     PLACEMENTS,
@@ -39,15 +55,22 @@ __all__ = [
     "Activation",
     "Adam",
     "AdamW",
+    "Algebraic",
     "Arctan",
+    "Asinh",
     "Auto",
+    "BiClip",
+    "Clip",
     "GafError",
+    "Line",
     "Lion",
     "Log",
     "Member",
     "Monitor",
     "ParamScheduler",
     "Ramp",
+    "Sign",
+    "Softsign",
     "Tanh",
     "activate",
     "activate_grad_",

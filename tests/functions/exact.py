@@ -9,6 +9,7 @@ import torch
 from mpmath import mpf
 
 import gaf
+from gaf.functions import AlphaBeta
 
 DIGITS = 50
 
@@ -54,15 +55,82 @@ def log_integral(alpha: mpf, beta: mpf, g: mpf) -> mpf:
     return alpha / beta * ((1 + x) * mpmath.log1p(x) - x)
 
 
-FORMULAS = {
-    "value": {gaf.Arctan: arctan, gaf.Tanh: tanh, gaf.Log: log},
-    "derivative": {
-        gaf.Arctan: arctan_derivative,
-        gaf.Tanh: tanh_derivative,
-        gaf.Log: log_derivative,
-    },
-    "integral": {gaf.Arctan: arctan_integral, gaf.Tanh: tanh_integral, gaf.Log: log_integral},
+def softsign(alpha: mpf, beta: mpf, g: mpf) -> mpf:
+    return alpha * beta * g / (1 + beta * abs(g))
+
+
+def softsign_derivative(alpha: mpf, beta: mpf, g: mpf) -> mpf:
+    return alpha * beta / (1 + beta * abs(g)) ** 2
+
+
+def softsign_integral(alpha: mpf, beta: mpf, g: mpf) -> mpf:
+    x = beta * abs(g)
+    if x < mpf(10) ** -15:  # x - ln(1 + x), of which the next term is x^5 / 5
+        return alpha / beta * (x**2 / 2 - x**3 / 3 + x**4 / 4)
+    return alpha / beta * (x - mpmath.log1p(x))
+
+
+def algebraic(alpha: mpf, beta: mpf, g: mpf) -> mpf:
+    return alpha * beta * g / mpmath.sqrt(1 + (beta * g) ** 2)
+
+
+def algebraic_derivative(alpha: mpf, beta: mpf, g: mpf) -> mpf:
+    return alpha * beta / mpmath.sqrt(1 + (beta * g) ** 2) ** 3
+
+
+def algebraic_integral(alpha: mpf, beta: mpf, g: mpf) -> mpf:
+    x = beta * g  # sqrt(1 + x^2) - 1
+    return alpha / beta * (x**2 / (1 + mpmath.sqrt(1 + x**2)))
+
+
+def asinh(alpha: mpf, beta: mpf, g: mpf) -> mpf:
+    return alpha * mpmath.sign(g) * asinh_of(beta * abs(g))
+
+
+def asinh_of(x: mpf) -> mpf:
+    return mpmath.log1p(x + x**2 / (1 + mpmath.sqrt(1 + x**2)))  # mpmath's own cancels near 0
+
+
+def asinh_derivative(alpha: mpf, beta: mpf, g: mpf) -> mpf:
+    return alpha * beta / mpmath.sqrt(1 + (beta * g) ** 2)
+
+
+def asinh_integral(alpha: mpf, beta: mpf, g: mpf) -> mpf:
+    x = beta * abs(g)
+    return alpha / beta * (x * asinh_of(x) - x**2 / (1 + mpmath.sqrt(1 + x**2)))
+
+
+def biclip(low: mpf, high: mpf, g: mpf) -> mpf:
+    return mpmath.sign(g) * min(max(abs(g), low), high)
+
+
+def biclip_integral(low: mpf, high: mpf, g: mpf) -> mpf:
+    a, middle = abs(g), min(max(abs(g), low), high)
+    return low * min(a, low) + (middle**2 - low**2) / 2 + high * max(a - high, 0)
+
+
+# value, derivative and integral of each
+EXACT = {
+    gaf.Arctan: (arctan, arctan_derivative, arctan_integral),
+    gaf.Tanh: (tanh, tanh_derivative, tanh_integral),
+    gaf.Log: (log, log_derivative, log_integral),
+    gaf.Softsign: (softsign, softsign_derivative, softsign_integral),
+    gaf.Algebraic: (algebraic, algebraic_derivative, algebraic_integral),
+    gaf.Asinh: (asinh, asinh_derivative, asinh_integral),
+    gaf.Line: (lambda s, g: s * g, lambda s, g: s, lambda s, g: s * g**2 / 2),
+    gaf.Sign: (lambda a, g: a * mpmath.sign(g), lambda a, g: mpf(0), lambda a, g: a * abs(g)),
+    gaf.Clip: (
+        lambda b, g: min(max(g, -b), b),
+        lambda b, g: mpf(abs(g) < b),
+        lambda b, g: min(abs(g), b) ** 2 / 2 + b * max(abs(g) - b, 0),
+    ),
+    gaf.BiClip: (biclip, lambda low, high, g: mpf(low < abs(g) < high), biclip_integral),
 }
+FORMULAS = {
+    what: {cls: formulas[index] for cls, formulas in EXACT.items()}
+    for index, what in enumerate(("value", "derivative", "integral"))
+}
+CURVED = tuple(cls for cls in EXACT if issubclass(cls, AlphaBeta))
 
 
 def exact(f: gaf.Activation, what: str, g: float) -> mpf:

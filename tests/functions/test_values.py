@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gaf
-from gaf.functions import as_activation, function_type
+from gaf.functions import PAPER, as_activation, function_type
 from tests.functions.checks import check_facts
-from tests.functions.exact import exact
+from tests.functions.exact import CURVED, EXACT, exact
+from tests.pairs import one_each
 
-BUILT_IN = (gaf.Arctan, gaf.Tanh, gaf.Log)
 EPS = torch.finfo(torch.float64).eps
 
 
@@ -78,18 +78,19 @@ class TestEveryFunction:
 
 
 def test_functions_of_different_kinds_differ():
-    assert len({cls(0.1, 20.0) for cls in BUILT_IN}) == len(BUILT_IN)
+    assert len({cls(0.1, 20.0) for cls in CURVED}) == len(CURVED)
 
 
 def test_the_defaults_are_the_first_preset():
-    assert {cls().params for cls in BUILT_IN} == {(0.1, 20.0)}
+    assert {cls().params for cls in CURVED} == {(0.1, 20.0)}
 
 
 # --- parameters that make no sense -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", BUILT_IN)
-@pytest.mark.parametrize("name", ["alpha", "beta"])
+@pytest.mark.parametrize(
+    ("cls", "name"), [(cls, field.name) for cls in EXACT for field in fields(cls)]
+)
 @pytest.mark.parametrize("value", [0, 0.0, -0.0, -1.5, math.inf, -math.inf, math.nan])
 def test_a_parameter_must_be_positive_and_finite(cls, name, value):
     with pytest.raises(
@@ -174,7 +175,7 @@ def test_parse_says_what_is_wrong(text, sentence):
 
 
 def test_an_unknown_name_near_to_none_lists_them():
-    with pytest.raises(ValueError, match=r"unknown .* 'qqq'; known are arctan, log, tanh"):
+    with pytest.raises(ValueError, match=r"unknown .* 'qqq'; known are algebraic, arctan, asinh, "):
         gaf.parse("qqq")
 
 
@@ -244,14 +245,38 @@ def test_as_activation():
 # --- slope, bound, crossover -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", BUILT_IN)
+@pytest.mark.parametrize("cls", CURVED)
 def test_slope_and_bound(cls):
     f = cls(0.3, 7.0)
     assert f.slope == 0.3 * 7.0
-    assert f.bound == {gaf.Arctan: 0.3 * math.pi / 2, gaf.Tanh: 0.3, gaf.Log: math.inf}[cls]
+    others = {gaf.Arctan: 0.3 * math.pi / 2, gaf.Log: math.inf, gaf.Asinh: math.inf}
+    assert f.bound == others.get(cls, 0.3)
 
 
-@pytest.mark.parametrize("cls", BUILT_IN)
+def test_facts_of_what_is_not_in_the_family():
+    inf = math.inf
+    facts = {f: (f.slope, f.bound, f.crossover) for f in (gaf.Line(0.5), gaf.Line(3), gaf.Sign(7))}
+    assert list(facts.values()) == [(0.5, inf, 0.0), (3.0, inf, inf), (inf, 7.0, 7.0)]
+    assert (gaf.Clip(3).slope, gaf.Clip(3).bound, gaf.Clip(3).crossover) == (1.0, 3.0, 0.0)
+    assert (gaf.BiClip(2, 3).slope, gaf.BiClip(2, 3).bound, gaf.BiClip(2, 3).crossover) == (
+        inf,
+        3,
+        2,
+    )
+
+
+def test_biclip_does_what_its_paper_says():
+    """sign(g) (d where abs(g) <= d, u where abs(g) >= u, else abs(g)), which is 0 at 0."""
+    f = gaf.BiClip(0.25, 2.0)
+    g = torch.tensor([-9.0, -2.0, -1.0, -0.25, -1e-30, 0.0, 1e-30, 0.25, 0.5, 2.0, 1e30])
+    expected = [-2.0, -2.0, -1.0, -0.25, -0.25, 0.0, 0.25, 0.25, 0.5, 2.0, 2.0]
+    assert f(g).tolist() == expected
+    assert gaf.BiClip(1, 1)(g).tolist() == gaf.Sign(1)(g).tolist()
+    with pytest.raises(ValueError, match=r"^BiClip: low must be at most high, got 2.0 and 1.0$"):
+        gaf.BiClip(2, 1)
+
+
+@pytest.mark.parametrize("cls", CURVED)
 @pytest.mark.parametrize("params", [(0.1, 10.0), (0.1, 5.0), (1e-3, 1e-3), (1.0, 1 - 1e-15)])
 def test_without_enlargement_the_crossover_is_0(cls, params):
     f = cls(*params)
@@ -259,16 +284,25 @@ def test_without_enlargement_the_crossover_is_0(cls, params):
     assert f.crossover == 0.0
 
 
-@pytest.mark.parametrize("cls", BUILT_IN)
-@pytest.mark.parametrize(
-    "params",
-    [
-        *((0.1, 20.0), (0.2, 10.0), (5.0, 1.5), (1.0, 2.0), (1e7, 1e7), (1e-3, 1e7), (100.0, 1e7)),
-        *((1.0, 1 + 1e-2), (1.0, 1 + 1e-4), (1.0, 1 + 1e-6), (1e3, (1 + 1e-6) * 1e-3)),
-        *((1e-8, 1.001e8), (1e15, 1e15), (1e38, 1e-30), (1e-30, 1e38), (1e30, 1e-29)),
-    ],
+STEEP = (
+    *((0.1, 20.0), (0.2, 10.0), (5.0, 1.5), (1.0, 2.0), (1e7, 1e7), (1e-3, 1e7), (100.0, 1e7)),
+    *((1.0, 1 + 1e-2), (1.0, 1 + 1e-4), (1.0, 1 + 1e-6), (1e3, (1 + 1e-6) * 1e-3)),
+    *((1e-8, 1.001e8), (1e15, 1e15), (1e38, 1e-30), (1e-30, 1e38), (1e30, 1e-29)),
 )
+
+
+@one_each(params=STEEP, cls=tuple(cls for cls in CURVED if cls not in PAPER))
+def test_crossover_of_other_functions(cls, params):
+    check_crossover(cls, params)
+
+
+@pytest.mark.parametrize("cls", PAPER)
+@pytest.mark.parametrize("params", STEEP)
 def test_crossover(cls, params):
+    check_crossover(cls, params)
+
+
+def check_crossover(cls, params):
     f = cls(*params)
     c = f.crossover
     assert 0 < c < math.inf
@@ -288,7 +322,7 @@ def test_crossover(cls, params):
 
 @settings(max_examples=60)
 @given(
-    cls=st.sampled_from(BUILT_IN),
+    cls=st.sampled_from(CURVED),
     alpha=st.floats(1e-25, 1e25),
     excess=st.floats(1e-10, 1e10),
 )

@@ -12,6 +12,10 @@ from torch import Tensor, nn
 import gaf
 
 BUILT_IN = ("arctan", "tanh", "log")  # other tests may register more; these are always there
+OTHERS = (
+    *("softsign(0.3, 7)", "algebraic(0.3, 7)", "asinh(0.3, 7)", "line(2.1)", "sign(0.03)"),
+    *("clip(0.1)", "biclip(0.002, 0.1)", "tanh(0.3, 7) + log(0.2, 5)"),
+)
 F = gaf.Arctan(0.1, 20.0)
 
 # Ours, each to be called with parameters and activation=.

@@ -15,6 +15,8 @@ FUNCTIONS = {
     "arctan": lambda g, alpha, beta: alpha * atan(beta * g),
     "tanh": lambda g, alpha, beta: alpha * tanh(beta * g),
     "log": lambda g, alpha, beta: copysign(alpha * log1p(beta * abs(g)), g),
+    "softsign": lambda g, alpha, beta: alpha * ((beta * g) / (1 + beta * abs(g))),
+    "algebraic": lambda g, alpha, beta: alpha * ((beta * g) / sqrt(1 + (beta * g) * (beta * g))),
 }
 
 

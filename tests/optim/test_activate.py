@@ -13,6 +13,7 @@ from tests.optim.helpers import (
     BUILT_IN,
     EVERY,
     FOREIGN,
+    OTHERS,
     OURS,
     F,
     assert_same,
@@ -24,6 +25,7 @@ from tests.optim.helpers import (
     snapshot,
     train,
 )
+from tests.pairs import one_each
 
 
 def activate_by_hand(opt, f):
@@ -40,10 +42,18 @@ def train_by_hand(model, opt, f, steps):
         opt.step()
 
 
+@one_each(function=OTHERS, name=list(FOREIGN))
+def test_each_step_acts_on_another_f_of_the_gradient(name, function):
+    check_each_step(name, gaf.parse(function))
+
+
 @pytest.mark.parametrize("function", BUILT_IN)
 @pytest.mark.parametrize("name", FOREIGN)
 def test_each_step_acts_on_f_of_the_gradient(name, function):
-    f = gaf.parse(f"{function}(0.1, 20)")
+    check_each_step(name, gaf.parse(f"{function}(0.1, 20)"))
+
+
+def check_each_step(name, f):
     ours, judge = make_model(), make_model()
     opt = gaf.activate(FOREIGN[name](ours.parameters()), f)
     other = FOREIGN[name](judge.parameters())

@@ -9,7 +9,16 @@ import torch
 from torch import nn
 
 import gaf
-from tests.optim.helpers import BUILT_IN, F, assert_same, backward, loss_of, make, make_model
+from tests.optim.helpers import (
+    BUILT_IN,
+    OTHERS,
+    F,
+    assert_same,
+    backward,
+    loss_of,
+    make,
+    make_model,
+)
 
 NAN, INF = math.nan, math.inf
 
@@ -28,13 +37,13 @@ def sparse(indices, values, size=6):
 
 
 @pytest.mark.usefixtures("no_kernels")
-@pytest.mark.parametrize("function", BUILT_IN)
+@pytest.mark.parametrize("function", [*(f"{name}(0.1, 20)" for name in BUILT_IN), *OTHERS])
 def test_each_gradient_becomes_f_of_it_in_place(function):
-    f = gaf.parse(f"{function}(0.1, 20)")
+    f = gaf.parse(function)
     model = make_model()
     backward(model, 0)
     given = [(p.grad, p.grad.clone()) for p in model.parameters()]
-    gaf.activate_grad_(model.parameters(), f"{function}(0.1, 20)")
+    gaf.activate_grad_(model.parameters(), function)
     for p, (tensor, before) in zip(model.parameters(), given, strict=True):
         assert p.grad is tensor
         assert_same(p.grad, f(before))

@@ -12,6 +12,7 @@ from tests.optim.helpers import (
     BUILT_IN,
     EVERY,
     FOREIGN,
+    OTHERS,
     OURS,
     F,
     assert_same,
@@ -21,6 +22,7 @@ from tests.optim.helpers import (
     snapshot,
     train,
 )
+from tests.pairs import one_each
 
 
 def through_a_file(value, folder):
@@ -46,10 +48,21 @@ def test_a_fresh_optimizer_goes_on_to_the_bit(name, tmp_path):
     assert_same(other.state_dict(), opt.state_dict())
 
 
+RULES = ["ours:sgd-update", "ours:adam", "activated:rmsprop"]
+
+
+@one_each(function=OTHERS, name=RULES)
+def test_the_checkpoint_says_which_other_function(name, function, tmp_path):
+    check_checkpoint(name, gaf.parse(function), tmp_path)
+
+
 @pytest.mark.parametrize("function", BUILT_IN)
-@pytest.mark.parametrize("name", ["ours:sgd-update", "ours:adam", "activated:rmsprop"])
+@pytest.mark.parametrize("name", RULES)
 def test_the_checkpoint_says_which_function(name, function, tmp_path):
-    f = gaf.parse(f"{function}(0.3, 7)")
+    check_checkpoint(name, gaf.parse(f"{function}(0.3, 7)"), tmp_path)
+
+
+def check_checkpoint(name, f, tmp_path):
     opt = make(name, make_model().parameters(), f)
     other = make(name, make_model().parameters(), gaf.Arctan(0.5, 5))
     other.load_state_dict(through_a_file(opt.state_dict(), tmp_path))

@@ -9,7 +9,8 @@ import torch
 
 import gaf
 from gaf.kernels import foreach
-from tests.pairs import pairs_first
+from tests.optim.helpers import BUILT_IN, OTHERS
+from tests.pairs import one_each, pairs_first
 
 DTYPES = [
     torch.float16,
@@ -71,8 +72,17 @@ SGD_CASES = [
 ]
 
 
-@pairs_first(name=gaf.names(), placement=gaf.PLACEMENTS, dtype=DTYPES)
+@one_each(name=OTHERS, placement=gaf.PLACEMENTS, dtype=DTYPES)
+def test_sgd_with_other_functions(name, placement, dtype):
+    check_sgd(name, placement, dtype)
+
+
+@pairs_first(name=BUILT_IN, placement=gaf.PLACEMENTS, dtype=DTYPES)
 def test_sgd(name, placement, dtype):
+    check_sgd(name, placement, dtype)
+
+
+def check_sgd(name, placement, dtype):
     for case in SGD_CASES:
         kwargs = {"lr": 0.1, "activation": name, "placement": placement, **case}
         check_same(
@@ -81,13 +91,27 @@ def test_sgd(name, placement, dtype):
         )
 
 
+@one_each(
+    name=OTHERS,
+    optimizer_type=[gaf.Adam, gaf.AdamW],
+    placement=gaf.PLACEMENTS,
+    dtype=DTYPES,
+)
+def test_adam_with_other_functions(name, optimizer_type, placement, dtype):
+    check_adam(name, optimizer_type, placement, dtype)
+
+
 @pairs_first(
-    name=gaf.names(),
+    name=BUILT_IN,
     optimizer_type=[gaf.Adam, gaf.AdamW],
     placement=gaf.PLACEMENTS,
     dtype=DTYPES,
 )
 def test_adam(name, optimizer_type, placement, dtype):
+    check_adam(name, optimizer_type, placement, dtype)
+
+
+def check_adam(name, optimizer_type, placement, dtype):
     cases = [
         {},
         {"weight_decay": 0.1, "maximize": True},

@@ -43,6 +43,26 @@ def parameter(owner: Any, name: str) -> float:
         ) from None
 
 
+def check_positive(owner: Any, **values: float) -> None:
+    """Refuse what is not positive, finite and a normal number of float32."""
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise GafError(
+                f"{type(owner).__name__}: {name} must be positive and finite, got {value}"
+            )
+        if not _FLOAT32.tiny <= value <= _FLOAT32.max:
+            raise GafError(
+                f"{type(owner).__name__}: {name} must be within the range of float32, got {value}"
+            )
+
+
+def supremum(f: Callable[[float], float]) -> float:
+    """The largest value of an increasing f, by its values far out."""
+    # Some formulas are inf / inf at the end, or fall to 0 where a divisor overflows just before it.
+    ends = (math.inf, *(2.0**exponent for exponent in range(1023, 0, -50)))
+    return max((x for x in map(f, ends) if not math.isnan(x)), default=math.nan)
+
+
 @dataclass(frozen=True, repr=False)
 class Activation:
     """A gradient activation function f, applied to each element.
@@ -83,6 +103,17 @@ class Activation:
         """The parameters in the order of the formula."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
+    @property
+    def terms(self) -> tuple[Activation, ...]:
+        """The functions that f is the sum of: itself, unless it was made by ``+``."""
+        return (self,)
+
+    def __add__(self, other: Activation) -> Activation:
+        """The sum of two functions, a function of the parameters of both: ``gaf.Tanh() + gaf.Log()``."""
+        from gaf.functions.sums import sum_of
+
+        return sum_of((self, other)) if isinstance(other, Activation) else NotImplemented
+
     def __call__(self, g: T) -> T:
         """f(g), for a tensor of any float dtype, complex, sparse COO or DTensor, or for a float."""
         return self._apply(type(self).formula, g)
@@ -113,9 +144,7 @@ class Activation:
     @cached_property
     def bound(self) -> float:
         """The supremum of f, inf where there is none."""
-        # Some formulas are inf / inf at the end, or fall to 0 where a divisor overflows just before it.
-        ends = (math.inf, *(2.0**exponent for exponent in range(1023, 0, -50)))
-        return max((x for x in map(self, ends) if not math.isnan(x)), default=math.nan)
+        return supremum(self)
 
     @cached_property
     def crossover(self) -> float:
@@ -168,19 +197,8 @@ class AlphaBeta(Activation):
     beta: float = 20.0
 
     def check(self) -> None:
-        for name, value in (
-            ("alpha", self.alpha),
-            ("beta", self.beta),
-            ("alpha * beta", self.slope),
-        ):
-            if not 0 < value < math.inf:
-                raise GafError(
-                    f"{type(self).__name__}: {name} must be positive and finite, got {value}"
-                )
-            if not _FLOAT32.tiny <= value <= _FLOAT32.max:
-                raise GafError(
-                    f"{type(self).__name__}: {name} must be within the range of float32, got {value}"
-                )
+        check_positive(self, alpha=self.alpha, beta=self.beta)
+        check_positive(self, **{"alpha * beta": self.slope})
 
     @property
     def slope(self) -> float:
@@ -228,9 +246,18 @@ TINY = 2.0**-54
 # Above this beta |g| the logarithm is taken of a product that is never formed; 1 + x is x there.
 HUGE = 2.0**100
 
+# From this |beta g| on a bounded f that nears its bound like 1 / g is at it, to the last bit of a float64;
+# its square is still a float32.
+FAR = 2.0**60
+
 
 def is_tiny(xp: Any, x: Any) -> Any:
     return xp.abs(x) < TINY
+
+
+def clipped(xp: Any, x: Any) -> Any:
+    """``x`` between -FAR and FAR: inf becomes a number whose quotients are not NaN; NaN stays."""
+    return xp.clip(x, -FAR, FAR)
 
 
 def log_of_product(xp: Any, beta: float, a: Any) -> Any:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
 from gaf.common.errors import GafError
-from gaf.functions.base import Activation, Adaptive
+from gaf.functions.base import Activation, Adaptive, supremum
+from gaf.functions.sums import PLUS, sum_of, sum_type
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -36,14 +37,14 @@ def register(cls: A) -> A:
     Example:
         >>> import gaf
         >>> @gaf.register
-        ... class Softsign(gaf.Activation):
+        ... class Softcap(gaf.Activation):
         ...     scale: float = 1.0
         ...
         ...     @staticmethod
         ...     def formula(xp, g, scale):
-        ...         return g / (1 + xp.abs(g) / scale)
-        >>> gaf.parse("softsign(0.5)")(0.5)
-        0.25
+        ...         return 2 * scale * xp.arctan(xp.tanh(g / (2 * scale)))
+        >>> round(gaf.parse("softcap(0.5)")(0.5), 6)
+        0.432885
     """
     if not (isinstance(cls, type) and issubclass(cls, Activation)):
         raise TypeError(f"register a subclass of gaf.Activation, got {cls!r}")
@@ -57,7 +58,7 @@ def register(cls: A) -> A:
     cls.name = name
     cls = dataclass(frozen=True, repr=False)(cls)
     for field in fields(cls):
-        if hasattr(Activation, field.name):
+        if hasattr(Activation, field.name) and not _is_fact(cls, field.name):
             raise TypeError(f"{cls.__name__}: a parameter cannot be called {field.name!r}")
     if not adapts:
         _check_formula(cls)
@@ -78,6 +79,16 @@ def _check_formula(cls: type[Activation]) -> None:
         ) from None
 
 
+def _is_fact(cls: type[Activation], name: str) -> bool:
+    """Whether a parameter is the fact of f whose name it has, as the slope of a line is."""
+    try:
+        f = cls()
+    except TypeError:  # no defaults to try it with
+        return False
+    facts = {"slope": lambda: f.derivative(0.0), "bound": lambda: supremum(f)}
+    return name in facts and getattr(f, name) == facts[name]()
+
+
 def names() -> tuple[str, ...]:
     """The names of all registered functions of fixed values, in the order of their registration."""
     return tuple(name for name, cls in _REGISTRY.items() if not issubclass(cls, Adaptive))
@@ -89,7 +100,9 @@ def is_registered(name: str) -> bool:
 
 
 def function_type(name: str) -> type[Activation]:
-    """The class registered under ``name``, in any case of letters."""
+    """The class registered under ``name``, in any case of letters; of "tanh+log" that of their sums."""
+    if PLUS in name:
+        return sum_type(tuple(function_type(term.strip()) for term in name.split(PLUS)))
     if not is_registered(name):
         near = difflib.get_close_matches(name.lower(), _REGISTRY, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_REGISTRY)}"
@@ -108,15 +121,21 @@ def parse(text: str) -> Activation:
         True
         >>> gaf.parse("log")
         Log(alpha=0.1, beta=20.0)
+        >>> gaf.parse("tanh(0.2, 10) + log")
+        Tanh(alpha=0.2, beta=10.0) + Log(alpha=0.1, beta=20.0)
     """
     if not isinstance(text, str):
         raise TypeError(f"name a function by a string such as 'arctan(0.1, 20)', got {text!r}")
     try:
-        name, args, kwargs = _read(ast.parse(text.strip(), mode="eval").body)
+        calls = [_read(node) for node in _terms(ast.parse(text.strip(), mode="eval").body)]
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise GafError(
             f"cannot read {text!r}: write a name and numbers, such as 'arctan(0.1, 20)'"
         ) from None
+    return sum_of(tuple(_made(text, *call) for call in calls))
+
+
+def _made(text: str, name: str, args: list[object], kwargs: dict[str, object]) -> Activation:
     cls = function_type(name)
     known = [field.name for field in fields(cls)]
     if len(args) > len(known) or set(kwargs) - set(known[len(args) :]):
@@ -125,6 +144,13 @@ def parse(text: str) -> Activation:
         return cls(*args, **kwargs)
     except TypeError as error:
         raise GafError(f"cannot read {text!r}: {error}") from None
+
+
+def _terms(node: ast.expr) -> list[ast.expr]:
+    """What is added up, from left to right."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_terms(node.left), *_terms(node.right)]
+    return [node]
 
 
 def _read(node: ast.expr) -> tuple[str, list[object], dict[str, object]]:

@@ -23,7 +23,7 @@ try:
 except ImportError:  # built without a C compiler
     _native: Any = None
 
-FUNCTIONS = {"arctan": 0, "tanh": 1, "log": 2}
+FUNCTIONS = {"arctan": 0, "tanh": 1, "log": 2, "softsign": 3, "algebraic": 4}
 
 INSTRUCTION_SETS: tuple[str, ...] = tuple(_native.instruction_sets()) if _native else ()
 

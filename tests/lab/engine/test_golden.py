@@ -7,7 +7,7 @@ from gaf.functions import registry
 from tests.lab.engine import golden
 
 
-class Softsign(gaf.Activation):
+class Softclip(gaf.Activation):
     """A function that somebody adds to the package."""
 
     scale: float = 1.0
@@ -46,20 +46,20 @@ def test_a_changed_default_asks_for_a_new_version(tmp_path, monkeypatch):
 
 
 def test_a_changed_formula_asks_for_a_new_version(tmp_path, monkeypatch):
-    formula = Softsign.formula
-    gaf.register(Softsign)
+    formula = Softclip.formula
+    gaf.register(Softclip)
     try:
-        assert "function softsign" not in golden.parts()  # not the package's own
-        monkeypatch.setattr(Softsign, "__module__", "gaf.functions.softsign")
-        name, (version, compute) = "function softsign", golden.parts()["function softsign"]
+        assert "function softclip" not in golden.parts()  # not the package's own
+        monkeypatch.setattr(Softclip, "__module__", "gaf.functions.softclip")
+        name, (version, compute) = "function softclip", golden.parts()["function softclip"]
         known = {"version": 1, "numbers": compute(tmp_path)}
         assert golden.complaint(name, version, compute(tmp_path), None).startswith(f"{name} has no")
         assert golden.complaint(name, version, compute(tmp_path), known) == ""
         slope = staticmethod(lambda xp, g, scale: 1.001 * formula(xp, g, scale))
-        monkeypatch.setattr(Softsign, "formula", slope)
+        monkeypatch.setattr(Softclip, "formula", slope)
         assert "raise its version" in golden.complaint(name, version, compute(tmp_path), known)
     finally:
-        registry._REGISTRY.pop("softsign")
+        registry._REGISTRY.pop("softclip")
 
 
 def test_the_command_does_not_hide_a_change(tmp_path, monkeypatch):

@@ -146,6 +146,11 @@ def test_a_function_of_ones_own_counts_by_its_file(tmp_path, monkeypatch):
     (found,) = identify_all([base("optimizer.activation=mine(2)")])
     assert "function mine" not in found.versions
     assert list(found.source["the function mine"]) == ["functions.py"]
+    (found,) = identify_all([base("optimizer.activation=mine(2) + tanh(0.2, 10)")])
+    assert "function mine" not in found.versions
+    assert found.versions["function tanh"] == 1
+    assert list(found.source["the function mine"]) == ["functions.py"]
+    assert "the function tanh" not in found.source
     gaf.functions.registry._REGISTRY.pop("mine")
 
 

@@ -156,14 +156,14 @@ def test_surfaces_are_0_at_the_origin_by_every_method(box):
 
 
 def test_own_functions_without_a_symbolic_form_are_integrated():
-    class Softsign(gaf.Activation):
-        name = "softsign"
+    class Softclip(gaf.Activation):
+        name = "softclip"
 
         @staticmethod
         def formula(xp, g):
             return g / (1 + xp.abs(g))
 
-    surface = equivalent(conditioned(1.0), Softsign(), BOX, points=11)
+    surface = equivalent(conditioned(1.0), Softclip(), BOX, points=11)
     x = surface.x.abs()
     side = x - torch.log1p(x)
     assert surface.method == "quadrature"

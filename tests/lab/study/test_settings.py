@@ -2,6 +2,7 @@
 
 import pytest
 
+import gaf
 from gaf.lab.engine.config import OptimizerConfig, matched_control
 from gaf.lab.study import recipes
 from gaf.lab.study.settings import EXAMPLES, PRESETS, TUNED, control, make, split, without_function
@@ -69,7 +70,7 @@ def test_what_is_suggested_exists(text):
         ("clip-vale-0.1", "did you mean 'clip-value-0.1'"),
         ("arctn(0.1, 20)@momentum", "did you mean 'arctan'"),
         ("bseline", "did you mean 'baseline'"),
-        ("zzz", "unknown setting 'zzz'; there are adam, adamw, arctan"),
+        ("zzz", "unknown setting 'zzz'; there are adam, adamw, algebraic, arctan, asinh"),
         ("", "unknown setting ''"),
         ("clip-norm", "lacks its threshold, as in 'clip-norm-0.1'"),
         ("lr x0", "the setting 'lr x0': lr should be greater than 0"),
@@ -82,6 +83,9 @@ def test_what_is_suggested_exists(text):
         ("tuned + centralize", "'tuned' stands by itself"),
         ("adam + adamw", "'adamw' undoes 'adam'; leave one of them out"),
         ("arctan + lr x3 + tanh", "'tanh' undoes 'arctan'"),
+        ("arctan@momentum + tanh", "'tanh' undoes 'arctan@momentum'"),
+        ("tanh + auto", "cannot be a term of a sum"),
+        ("control(sign)", "sign(0.1) jumps at 0, so there is no matched control of it"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(text, complaint):
@@ -89,6 +93,21 @@ def test_what_cannot_be_is_refused_in_a_sentence(text, complaint):
         make(BASE, text)
     assert complaint in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_functions_side_by_side_are_one():
+    setting = make(BASE, "lr x3 + tanh(.2, 10) + log@update")
+    assert setting.name == "lr x3 + tanh(0.2, 10) + log(0.1, 20)@update"
+    assert setting.config.optimizer.activation == "tanh(0.2, 10) + log(0.1, 20)"
+    assert make(BASE, setting.name) == setting
+    slope = gaf.parse(setting.config.optimizer.activation).slope
+    assert slope == 4.0
+    assert control(setting).config.optimizer.lr == setting.config.optimizer.lr * slope
+
+
+def test_a_function_that_jumps_has_no_control_beside_it():
+    assert make(BASE, "sign").kind == make(BASE, "biclip(0.1, 1)").kind == "rule"
+    assert make(BASE, "clip(0.1)").kind == make(BASE, "line(3)").kind == "function"
 
 
 @pytest.mark.parametrize("text", ["tanh(0.2, 10)", "clip-norm-0.1", "lr x3", "auto"])

@@ -58,7 +58,11 @@ class Nameless(gaf.functions.AlphaBeta):
     [
         (lambda: ValueClip(0.0), ValueError, "positive limit"),
         (lambda: NormClip(float("inf")), ValueError, "positive limit"),
-        (lambda: as_transform("softly(1, 2)"), ValueError, "unknown .* known are arctan"),
+        (
+            lambda: as_transform("softly(1, 2)"),
+            ValueError,
+            "unknown .* known are algebraic, arctan",
+        ),
         (lambda: as_transform(Nameless(1.0, 1.0)), TypeError, "put @gaf.register above the class"),
         (lambda: as_transform(lambda g: g), TypeError, "activation must be a function such as"),
         (lambda: NormClip(1.0).slopes(torch.zeros(2)), ValueError, "element by element"),

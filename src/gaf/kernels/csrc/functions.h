@@ -151,6 +151,27 @@ GAF_INLINE float gaf_log_f32(float g, gaf_factors p) {
     return gaf_with_sign(gaf_below_line(gaf_times(y, p.alpha), a, p), g);
 }
 
+/* What nears its bound like 1 / x is at it from here on, to the last place; the square is still a float32. */
+#define GAF_FAR 0x1p60
+
+/* x = beta |g|, at most GAF_FAR and larger by GAF_UP. */
+GAF_INLINE float gaf_far_f32(float a, gaf_factors p) {
+    return gaf_times_plus(gaf_at_most(a, (float)(GAF_FAR / p.beta)), p.beta, GAF_UP);
+}
+
+/* alpha * x / (1 + x) with x = beta |g|, and the sign of g. */
+GAF_INLINE float gaf_softsign_f32(float g, gaf_factors p) {
+    float a = gaf_abs(g), x = gaf_far_f32(a, p);
+    return gaf_with_sign(gaf_below_line(gaf_times(x / (1.0f + x), p.alpha), a, p), g);
+}
+
+/* alpha * x / sqrt(1 + x^2) with x = beta |g|, and the sign of g. */
+GAF_INLINE float gaf_algebraic_f32(float g, gaf_factors p) {
+    float a = gaf_abs(g), x = gaf_far_f32(a, p);
+    float root = __builtin_sqrtf(GAF_FMA(x, x, 1.0f));
+    return gaf_with_sign(gaf_below_line(gaf_times(x / root, p.alpha), a, p), g);
+}
+
 /* float64: the C library's functions are accurate; only the ends of the range need care. */
 #define GAF_TINY64 0x1p-54
 
@@ -168,6 +189,22 @@ GAF_INLINE double gaf_log_f64(double g, gaf_factors p) {
     double a = fabs(g), x = p.beta * a;
     double y = x < 0x1p100 ? log1p(x) : log(a) + log(p.beta);
     return x < GAF_TINY64 ? (p.alpha * p.beta) * g : p.alpha * copysign(y, g);
+}
+
+/* beta |g|, at most GAF_FAR; NaN stays. */
+GAF_INLINE double gaf_far_f64(double g, gaf_factors p) {
+    double x = p.beta * fabs(g);
+    return x > GAF_FAR ? GAF_FAR : x;
+}
+
+GAF_INLINE double gaf_softsign_f64(double g, gaf_factors p) {
+    double x = gaf_far_f64(g, p);
+    return x < GAF_TINY64 ? (p.alpha * p.beta) * g : p.alpha * copysign(x / (1.0 + x), g);
+}
+
+GAF_INLINE double gaf_algebraic_f64(double g, gaf_factors p) {
+    double x = gaf_far_f64(g, p);
+    return x < GAF_TINY64 ? (p.alpha * p.beta) * g : p.alpha * copysign(x / sqrt(1.0 + x * x), g);
 }
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "functions.h"
 
-enum { GAF_ARCTAN, GAF_TANH, GAF_LOG, GAF_FUNCTIONS };
+enum { GAF_ARCTAN, GAF_TANH, GAF_LOG, GAF_SOFTSIGN, GAF_ALGEBRAIC, GAF_FUNCTIONS };
 enum { GAF_F32, GAF_F64, GAF_BF16, GAF_F16, GAF_TYPES_COUNT };
 
 typedef struct {

@@ -206,6 +206,8 @@ void GAF_STREAM(float *restrict w, const float *restrict g, float *restrict v, f
 GAF_TYPES(arctan)
 GAF_TYPES(tanh)
 GAF_TYPES(log)
+GAF_TYPES(softsign)
+GAF_TYPES(algebraic)
 
 #define GAF_ENTRY(FUNCTION, TYPE)                                                                                                 \
     {                                                                                                                             \
@@ -221,4 +223,5 @@ GAF_TYPES(log)
     { GAF_ENTRY(FUNCTION, f32), GAF_ENTRY(FUNCTION, f64), GAF_ENTRY(FUNCTION, bf16), GAF_ENTRY(FUNCTION, f16) }
 
 const gaf_loops GAF_TABLE[GAF_FUNCTIONS][GAF_TYPES_COUNT] = {GAF_ENTRIES(arctan), GAF_ENTRIES(tanh),
-                                                             GAF_ENTRIES(log)};
+                                                             GAF_ENTRIES(log),    GAF_ENTRIES(softsign),
+                                                             GAF_ENTRIES(algebraic)};

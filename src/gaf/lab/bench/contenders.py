@@ -27,10 +27,11 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 import gaf
+from gaf.functions import PAPER
 from gaf.kernels import native
 from gaf.lab.bench.shapes import Shapes
 
-FUNCTIONS = tuple(native.FUNCTIONS)
+FUNCTIONS = tuple(family.name for family in PAPER)  # what the authors have code for, too
 ALPHA, BETA = 0.1, 20.0
 IMPLEMENTATIONS = ("single", "foreach", "fused")
 HYPER: dict[str, dict[str, Any]] = {

@@ -45,11 +45,10 @@ def table(found: dict[str, Any]) -> Group:
     lines.append(
         f"C++ compiler:   {found['compiler'] or 'none'} (for fused=True without a native kernel)"
     )
-    by_dtype = Table(title="What serves a dense CPU tensor", title_justify="left")
-    by_dtype.add_column("dtype")
-    functions = sorted({f for each in found["served_by"].values() for f in each})
-    for f in functions:
-        by_dtype.add_column(f)
-    for dtype, each in found["served_by"].items():
-        by_dtype.add_row(dtype, *(each[f] for f in functions))
-    return Group("\n".join(lines), by_dtype)
+    served = Table(title="What serves a dense CPU tensor", title_justify="left")
+    served.add_column("function")
+    for dtype in found["served_by"]:
+        served.add_column(dtype)
+    for f in gaf.names():
+        served.add_row(f, *(by_function[f] for by_function in found["served_by"].values()))
+    return Group("\n".join(lines), served)

@@ -127,6 +127,12 @@ class OptimizerConfig(Config):
         """Whether the activation adapts, as :class:`gaf.Auto`: it has no slope to speak of."""
         return isinstance(as_activation(self.activation), Adaptive)
 
+    @property
+    def has_control(self) -> bool:
+        """Whether there is a function with one finite slope, which a learning rate can stand for."""
+        f = as_activation(self.activation)
+        return f is not None and not self.sets_itself and math.isfinite(f.slope)
+
 
 class ScheduleConfig(Config):
     """The learning rate over the run, as a factor on ``lr``.
@@ -237,6 +243,8 @@ def matched_control(config: RunConfig) -> RunConfig:
             f"{rule.activation} has a slope for each tensor and step, so there is no matched control of it"
         )
     s = gaf.parse(rule.activation).slope
+    if not rule.has_control:
+        raise GafError(f"{rule.activation} jumps at 0, so there is no matched control of it")
     change: dict[str, Any] = {"activation": None, "placement": None}
     group = {**dict(rule), "decoupled_weight_decay": rule.name == "adamw"}
     for key, power in OURS[rule.name].rule.control(group, rule.where).items():

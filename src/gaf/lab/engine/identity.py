@@ -128,8 +128,9 @@ def _rule_versions(rule: OptimizerConfig) -> dict[str, int]:
     if isinstance(f, Adaptive):
         inner = function_type(f.function)
         versions |= {"function auto": f.version, f"function {f.function}": inner.version}
-    elif f is not None and _ours(type(f).__module__):
-        versions[f"function {f.name}"] = f.version
+    elif f is not None:
+        ours = (term for term in f.terms if _ours(type(term).__module__))
+        versions |= {f"function {term.name}": term.version for term in ours}
     return versions
 
 
@@ -139,8 +140,8 @@ def _source(config: RunConfig) -> dict[str, dict[str, str]]:
 
     task, f = config.task, as_activation(config.optimizer.activation)
     made = {task.kind: task.kind.partition(":")[0]} if task.own else {}
-    if f is not None:
-        made[f"the function {f.name}"] = type(f).__module__
+    for term in () if f is None else f.terms:
+        made[f"the function {term.name}"] = type(term).__module__
     return {name: checksums(module) for name, module in made.items() if not _ours(module)}
 
 

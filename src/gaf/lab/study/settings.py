@@ -100,7 +100,7 @@ def make(base: RunConfig, text: str) -> Setting:
     config = base
     names: list[str] = []
     by: dict[str, str] = {}  # the part that changed a key
-    parts = _outside_brackets(text, "+") or [""]
+    parts = _with_sums(_outside_brackets(text, "+")) or [""]
     # another rule comes first: it decides what 'lr x3' multiplies and where a function acts by default
     for part in sorted(parts, key=lambda part: ADAM.fullmatch(part) is None):
         name, changes = _part(config.optimizer, part)
@@ -120,9 +120,33 @@ def make(base: RunConfig, text: str) -> Setting:
     return Setting(" + ".join(names), kind, config)
 
 
+def _with_sums(parts: list[str]) -> list[str]:
+    """The parts of a setting, where functions that stand side by side are one: the sum of them.
+
+    Example:
+        >>> _with_sums(["adam", "tanh(0.2, 10)", "log@gradient", "arctan"])
+        ['adam', 'tanh(0.2, 10) + log@gradient', 'arctan']
+    """
+    joined: list[str] = []
+    for part in parts:
+        if joined and "@" not in joined[-1] and _is_function(joined[-1]) and _is_function(part):
+            joined[-1] += f" + {part}"
+        else:
+            joined.append(part)
+    return joined
+
+
+def _is_function(text: str) -> bool:
+    return is_registered(_first_word(text))
+
+
+def _first_word(text: str) -> str:
+    return text.partition("@")[0].partition("(")[0].partition("+")[0].strip()
+
+
 def kind_of(rule: OptimizerConfig) -> Kind:
-    """What a rule is beside a baseline: "function" has a matched control, "rule" (Auto too) has none."""
-    return "function" if rule.activation and not rule.sets_itself else "rule"
+    """What a rule is beside a baseline: "function" has a matched control, "rule" (Auto, sign) has none."""
+    return "function" if rule.has_control else "rule"
 
 
 def control(setting: Setting) -> Setting:
@@ -175,7 +199,7 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
 
 def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
     function, _, placement = (part.strip() for part in text.partition("@"))
-    word = function.partition("(")[0].strip()
+    word = _first_word(function)
     if not is_registered(word):
         known = (*EXAMPLES, *function_names())
         nearer = text if near_names(text, known) else word
@@ -192,7 +216,11 @@ def spelled(f: gaf.Activation) -> str:
     Example:
         >>> spelled(gaf.Arctan(0.1, 20.0)), spelled(gaf.Auto()), spelled(gaf.Auto(0.1, decay=0.9))
         ('arctan(0.1, 20)', 'auto', 'auto(0.1, decay=0.9)')
+        >>> spelled(gaf.Tanh(0.2, 10) + gaf.Log())
+        'tanh(0.2, 10) + log(0.1, 20)'
     """
+    if len(f.terms) > 1:
+        return " + ".join(map(spelled, f.terms))
     if not isinstance(f, Adaptive):
         return f"{f.name}({', '.join(map(short, f.params))})"
     given = [

@@ -11,9 +11,9 @@ from itertools import cycle
 import torch
 from torch import Generator, Tensor
 
-from gaf.functions import AlphaBeta, Arctan, Log, Tanh
+from gaf.functions import PAPER as FAMILIES
+from gaf.functions import AlphaBeta
 
-FAMILIES: tuple[type[AlphaBeta], ...] = (Arctan, Tanh, Log)
 PRESETS = ((0.1, 20.0), (0.2, 10.0))  # the two that the paper calls robust
 BISECTIONS = 64
 BATCH = 5_000  # cases that are drawn at once

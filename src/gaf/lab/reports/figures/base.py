@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gaf.common.files import write_whole
-from gaf.functions import Activation, Arctan, Log, Tanh
+from gaf.functions import PAPER, Activation
 from gaf.lab.reports.figures import style
 from gaf.lab.theory.fields import NormClip, ValueClip
 
@@ -43,7 +43,7 @@ class Settings:
     @property
     def functions(self) -> tuple[Activation, ...]:
         """The three functions of the paper."""
-        return tuple(family(self.alpha, self.beta) for family in (Arctan, Tanh, Log))
+        return tuple(family(self.alpha, self.beta) for family in PAPER)
 
     @property
     def norm_clip(self) -> NormClip:

@@ -7,11 +7,10 @@ the expressions that Python uses: a function's symbolic form, its derivative and
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 
 from markupsafe import Markup
 
-from gaf.functions import Activation, Arctan, function_type, names
+from gaf.functions import PAPER, Activation, Arctan
 from gaf.lab.landscape import closed_form
 from gaf.lab.landscape.closed_form import without_overflow
 from gaf.lab.reports import html
@@ -47,12 +46,8 @@ def page(settings: Settings, scene: str = "bowl") -> str:
 
 
 def functions() -> str:
-    """``{name: {field, slope, potential}}`` of the functions, each part of (t, alpha, beta) for t >= 0.
-
-    A registered function is on the page if it has a symbolic form and the parameters alpha and beta.
-    """
-    known = (function_type(name) for name in names())
-    entries = [_function(kind()) for kind in known if _is_drawable(kind)]
+    """``{name: {field, slope, potential}}`` of the paper's functions, each part of (t, alpha, beta)."""
+    entries = [_function(kind()) for kind in sorted(PAPER, key=lambda kind: kind.name)]
     return "{\n" + ",\n".join(entries) + "\n}"
 
 
@@ -66,10 +61,6 @@ def curves(losses: dict[str, Separable]) -> str:
         slope = sympy.diff(loss.symbolic([w])[0], w)
         entries.append(f"{json.dumps(name)}: (w) => {_code(slope)}")
     return "{\n" + ",\n".join(entries) + "\n}"
-
-
-def _is_drawable(kind: type[Activation]) -> bool:
-    return kind.symbolic is not None and tuple(field.name for field in fields(kind)) == PARAMETERS
 
 
 def _function(f: Activation) -> str:

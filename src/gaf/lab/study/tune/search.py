@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import gaf
 from gaf.common.errors import GafError
+from gaf.functions import PAPER
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.folder import Result
 from gaf.lab.study import settings
@@ -26,7 +26,7 @@ from gaf.lab.study.tune.recommend import Candidate, Recommendation
 
 BATCH = 12  # neighbours asked for at once
 ASKED = 20  # times, before a neighbour that is known already is given up
-FAMILIES = {"arctan": gaf.Arctan, "tanh": gaf.Tanh, "log": gaf.Log}
+FAMILIES = {family.name: family for family in PAPER}
 AT_END = 10**9  # checkpoints
 
 
