@@ -390,6 +390,9 @@ class HeavyBall(Rule):
     all. lr and weight decay are never inside f. f is any of ``mu_law``, ``a_law``, ``softsign``,
     ``trust_region``. Only HeavyBall's PSGD family has one of them (the trust region, on the update) by
     default. Code: HeavyBall 3.2.1, ``utils.py`` and ``chainable.py``; no paper.
+    Two roundings of the package are not repeated here: its lr passes through torch's default floating
+    type at every step, and its state is float32 unless ``storage_dtype`` says otherwise, both also for
+    float64 weights.
     """
 
     def __init__(self, lr, weight_decay, update_clipping, gradient_clipping):
