@@ -51,7 +51,8 @@ def install(folder):
     python = interpreter(folder)
     failed = {}
     for name, version in PINS.items():
-        done = run(python, "-m", "pip", "install", "--no-deps", "--quiet", f"{name}=={version}")
+        pip = (python, "-m", "pip", "--retries", "1", "--timeout", "30", "install")
+        done = run(*pip, "--no-deps", "--quiet", f"{name}=={version}")
         if done.returncode:
             failed[name] = last_line(done.stderr)
     own = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
