@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 import gaf
 from tests.optim.helpers import backward, make_model
 from tests.optim.originals import rules as originals
+from tests.optim.originals.check import LIMITS, differences
 
 # The original of each member with its published defaults, and what both are given.
 BOTH = {"weight_decay": 0.01}
@@ -118,6 +123,21 @@ def test_every_member_can_be_made(name):
 
 def test_a_misspelt_member_is_named():
     with pytest.raises(
-        gaf.GafError, match="unknown optimizer 'adam-atan3'; did you mean 'adam-atan2'"
+        gaf.GafError, match="unknown optimizer 'adam-atan22'; did you mean 'adam-atan2'"
     ):
-        gaf.create_optimizer("adam-atan3", [torch.zeros(1)])
+        gaf.create_optimizer("adam-atan22", [torch.zeros(1)])
+
+
+@pytest.mark.slow
+def test_the_originals_are_the_published_packages(tmp_path):
+    """In an environment of its own, with the packages as they are published."""
+    script = Path(originals.__file__).with_name("packages.py")
+    output = tmp_path / "weights.pt"
+    subprocess.run([sys.executable, script, tmp_path / "environment", output], check=True)
+    found = differences(torch.load(output, weights_only=True))
+    packages = ("atan2", "sign", "lion", "heavyball")
+    for package in packages:
+        assert any(package in case.lower() for case in found), (package, list(found))
+    for case, gaps in found.items():
+        for kind, gap in gaps.items():
+            assert gap <= LIMITS[kind], (case, kind, gap)
