@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from tests.optim.rounding import Rounded, atan, copysign, log1p, maximum, ratio, sqrt, tanh
+from tests.optim.rounding import UNKNOWN, Rounded, atan, copysign, log1p, maximum, ratio, sqrt, tanh
 
 FUNCTIONS = {
     "arctan": lambda g, alpha, beta: alpha * atan(beta * g),
@@ -119,6 +119,8 @@ class Adam:
             self.w += self.f(-lr * direction)
 
     def f(self, x: float) -> float:
+        if x.error >= UNKNOWN:  # f is bounded
+            return Rounded(0.0, self.alpha * math.pi)
         y = FUNCTIONS[self.function](x, self.alpha, self.beta)
         bound = math.inf if self.function == "log" else self.alpha * math.pi / 2
         return Rounded(y, min(y.error, 2 * bound))

@@ -25,15 +25,15 @@ ORIGINALS = {
     "arcgd": (lambda lr: originals.ArcGD(a=lr), {"lr": 0.01}),
     "biclip": (lambda lr: originals.BiClip(lr, 1e-4, 1.0), {"lr": 1e-3}),
     "clip-value": (lambda **given: originals.ClipValue(1.0, **given), {**BOTH, "momentum": 0.9}),
-    "mu-law": (
+    "heavyball-mu-law": (
         lambda **given: originals.HeavyBallSGD(update_clipping=originals.mu_law, **given),
         BOTH,
     ),
-    "softsign": (
+    "heavyball-softsign": (
         lambda **given: originals.HeavyBallSGD(update_clipping=originals.softsign, **given),
         BOTH,
     ),
-    "trust-region": (
+    "heavyball-trust-region": (
         lambda **given: originals.HeavyBallSGD(update_clipping=originals.trust_region, **given),
         BOTH,
     ),
@@ -141,3 +141,16 @@ def test_the_originals_are_the_published_packages(tmp_path):
     for case, gaps in found.items():
         for kind, gap in gaps.items():
             assert gap <= LIMITS[kind], (case, kind, gap)
+
+
+@pytest.mark.parametrize("how", [{"foreach": False}, {"foreach": True}, {}])
+def test_eps_before_the_correction_needs_no_function(how):
+    def step_of(params):
+        return gaf.Adam(params, eps=1e-3, eps_hat=True, **how).step
+
+    rule = originals.AdamAtan(eps=1e-3, beta=-1.0)  # a negative beta switches f off
+    theirs = trained(
+        lambda params: lambda: rule.step(params, [p.grad for p in params]), torch.float64
+    )
+    for a, b in zip(trained(step_of, torch.float64), theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.optim.adam import adam as torch_adam
 from torch.optim.optimizer import ParamsT
 
-from gaf.common.errors import GafError
 from gaf.functions import Activation, Adaptive
 from gaf.optim.base import ActivatedOptimizer, Column
 from gaf.optim.description import PLACEMENTS, Rule
@@ -39,6 +38,14 @@ def _refusal(group: Mapping[str, Any], placement: str, f: Activation | None) -> 
         f"eps=0 needs a bounded function where f acts on the ratio of the moments, which has no bound of its "
         f"own; {f.name} has none: give an eps, or a function such as arctan"
     )
+
+
+# What acts in a group with eps_hat and without an activation.
+class _Identity:
+    formula = staticmethod(lambda xp, x: x)
+
+
+_IDENTITY = Acting(None, "gradient", "identity", _Identity, ())
 
 
 class Adam(ActivatedOptimizer, torch.optim.Adam):
@@ -144,8 +151,9 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         return *lists, has_complex
 
     def _step_without(self, group: Group) -> None:
-        if group["eps_hat"]:
-            raise GafError("eps_hat=True needs an activation: torch.optim.Adam has no such step")
+        if group["eps_hat"]:  # torch has no such step
+            self._step_group(None, group, _IDENTITY)
+            return
         *lists, has_complex = self._collected(group)
         beta1, beta2 = group["betas"]
         names = ("amsgrad", "lr", "weight_decay", "eps", "maximize", "foreach", "capturable")

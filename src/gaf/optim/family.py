@@ -75,7 +75,7 @@ _MEMBERS = (
     Member(
         name="lion",
         setting="lion",
-        arguments={"lr": 1e-4},
+        arguments={"lr": 1e-4, "betas": (0.9, 0.99)},
         formula="w - lr sign(b1 m + (1 - b1) g)",
         source="Chen et al., Symbolic Discovery of Optimization Algorithms, arXiv 2302.06675",
         bound="1",
@@ -131,7 +131,7 @@ _MEMBERS = (
         evidence="in use since recurrent networks",
     ),
     Member(
-        name="mu-law",
+        name="heavyball-mu-law",
         setting=f"sgd+log({1 / math.log1p(127)!r}, 127)@momentum",
         arguments={"lr": 0.0025, **_VELOCITY},
         formula="w - lr sign(u) ln(1 + 127 |u|) / ln 128",
@@ -141,7 +141,7 @@ _MEMBERS = (
         differs=_CLAMP,
     ),
     Member(
-        name="softsign",
+        name="heavyball-softsign",
         setting="sgd+softsign(2, 1)@momentum",
         arguments={"lr": 0.0025, **_VELOCITY},
         formula="w - lr 2 u / (1 + |u|)",
@@ -151,7 +151,7 @@ _MEMBERS = (
         differs=_CLAMP,
     ),
     Member(
-        name="trust-region",
+        name="heavyball-trust-region",
         setting=f"sgd+tanh(1.35, {1 / 1.5!r}) + log(0.15, {1 / 1.5!r})@momentum",
         arguments={"lr": 0.0025, **_VELOCITY},
         formula="w - lr (1.35 tanh(u / 1.5) + 0.15 sign(u) ln(1 + |u| / 1.5))",
@@ -180,7 +180,7 @@ _MEMBERS = (
     Member(
         name="adam-atan",
         setting="adam+arctan(0.1, 15)@gradient",
-        arguments={"eps_hat": True},
+        arguments={"lr": 1e-3, "eps_hat": True},
         formula="Adam of a atan(b g), eps before the bias correction",
         source=_AUTHORS,
         bound="as Adam's",

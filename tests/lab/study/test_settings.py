@@ -58,9 +58,25 @@ def test_a_setting_changes_what_its_name_says_and_nothing_else(text, name, chang
     assert make(BASE, name) == setting  # a name in a table can be typed
 
 
-@pytest.mark.parametrize("text", [each for each in EXAMPLES if each not in (PRESETS, TUNED)])
+@pytest.mark.parametrize(
+    "text", [each for each in EXAMPLES if each not in (PRESETS, TUNED, MEMBERS)]
+)
 def test_what_is_suggested_exists(text):
-    assert make(BASE, text).kind in ("baseline", "rule")
+    kind = make(BASE, text).kind
+    assert kind in (("rule", "function") if text in gaf.FAMILY else ("baseline", "rule"))
+
+
+def test_members_of_the_family():
+    assert split(["baseline, family"]) == ["baseline", *gaf.FAMILY]
+    rule = make(BASE, "adam-atan2(0.01) + lr x3").config.optimizer
+    assert (rule.name, rule.lr, rule.eps, rule.betas) == ("adamw", 0.03, 0, (0.9, 0.99))
+    assert (rule.activation, rule.placement) == ("arctan(1.27, 1)", "momentum")
+    assert (rule.momentum, rule.weight_decay) == (0, BASE.optimizer.weight_decay)
+    matched = control(make(BASE, "adam-atan2(0.01)")).config.optimizer
+    assert matched.lr == pytest.approx(0.0127)
+    assert matched.weight_decay == pytest.approx(BASE.optimizer.weight_decay / 1.27)
+    assert make(BASE, "lion").config.optimizer.betas == (0.9, 0.99)
+    assert make(BASE, "softsign(0.1, 20)").config.optimizer.activation == "softsign(0.1, 20)"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +86,7 @@ def test_what_is_suggested_exists(text):
         ("clip-vale-0.1", "did you mean 'clip-value-0.1'"),
         ("arctn(0.1, 20)@momentum", "did you mean 'arctan'"),
         ("bseline", "did you mean 'baseline'"),
-        ("zzz", "unknown setting 'zzz'; there are adam, adamw, algebraic, arctan, asinh"),
+        ("zzz", "unknown setting 'zzz'; there are adam, adam-atan, adam-atan2, adamw, algebraic"),
         ("", "unknown setting ''"),
         ("clip-norm", "lacks its threshold, as in 'clip-norm-0.1'"),
         ("lr x0", "the setting 'lr x0': lr should be greater than 0"),

@@ -19,8 +19,10 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 
@@ -63,7 +65,11 @@ SENTENCE = 1000  # characters
 FREE = ("task.data_options.", "task.model_options.", "task.options.")  # dicts of a task's own keys
 LENGTHS = ("epochs", "iterations")  # a run has one of them
 
-OWN_KEYS = {"momentum", "dampening", "nesterov", "betas", "eps", "amsgrad"}  # not every rule's
+# Not every rule's. The later ones are written only where they are set: a run from before them is found again.
+LATER_KEYS = {"decoupled_weight_decay", "eps_hat"}
+OWN_KEYS = {"momentum", "dampening", "nesterov", "betas", "eps", "amsgrad", *LATER_KEYS}
+
+LION_BETAS: tuple[float, float] = inspect.signature(OURS["lion"]).parameters["betas"].default
 
 C = TypeVar("C", bound="Config")
 
@@ -76,15 +82,17 @@ class OptimizerConfig(Config):
     clipping is by value or by norm, ``normalize`` gives all gradients together this very norm.
     """
 
-    name: Literal["sgd", "adam", "adamw"] = "sgd"
+    name: Literal["sgd", "adam", "adamw", "lion"] = "sgd"
     lr: Positive = 0.1
     weight_decay: NotNegative = 0.0
     momentum: Share = 0.0
     dampening: Share = 0.0
     nesterov: bool = False
     betas: tuple[Share, Share] = (0.9, 0.999)
-    eps: Positive = 1e-8
+    eps: NotNegative = 1e-8
     amsgrad: bool = False
+    decoupled_weight_decay: bool = False
+    eps_hat: bool = False
     activation: str | None = None
     placement: str | None = None
     clip_value: Positive | None = None
@@ -92,8 +100,15 @@ class OptimizerConfig(Config):
     normalize: Positive | None = None
     centralize: bool = False
 
+    @model_serializer(mode="wrap")
+    def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        unset = [key for key in LATER_KEYS if not getattr(self, key)]
+        return {key: value for key, value in dump(self).items() if key not in unset}
+
     @model_validator(mode="after")
     def _consistent(self) -> OptimizerConfig:
+        if self.name == "lion" and "betas" not in self.model_fields_set:
+            object.__setattr__(self, "betas", LION_BETAS)  # which differ from Adam's
         for key in sorted(OWN_KEYS - self.own_keys):
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise GafError(f"{self.name} has no {key}")
@@ -116,6 +131,11 @@ class OptimizerConfig(Config):
         if f is None:
             return rule.place(dict(self), self.placement)
         return placement_of(dict(self), f, rule, self.placement)
+
+    @property
+    def decays_apart(self) -> bool:
+        """Whether the weight decay is decoupled from the gradient."""
+        return self.name in ("adamw", "lion") or self.decoupled_weight_decay
 
     @property
     def own_keys(self) -> set[str]:
@@ -246,7 +266,7 @@ def matched_control(config: RunConfig) -> RunConfig:
     if not rule.has_control:
         raise GafError(f"{rule.activation} jumps at 0, so there is no matched control of it")
     change: dict[str, Any] = {"activation": None, "placement": None}
-    group = {**dict(rule), "decoupled_weight_decay": rule.name == "adamw"}
+    group = {**dict(rule), "decoupled_weight_decay": rule.decays_apart}
     for key, power in OURS[rule.name].rule.control(group, rule.where).items():
         change[key] = group[key] * s if power > 0 else group[key] / s
     try:

@@ -7,6 +7,8 @@
 - ``auto``, ``auto(step=0.1)@momentum``: :class:`gaf.Auto`, which has no matched control
 - ``control(arctan(0.1, 20))``: its matched control, which is added to a comparison anyway
 - ``presets``: the six functions of the paper's Table II
+- ``adam-atan2``, ``lion`` and the other members of ``gaf.FAMILY``, at their published rate or at one that is
+  given, as ``adam-atan2(0.001)``; ``family``: all of them
 - ``adam + tanh(0.2, 10)``: both, in any order
 """
 
@@ -25,22 +27,30 @@ from gaf.common.texts import did_you_mean, near_names
 from gaf.functions import Adaptive
 from gaf.functions.registry import is_registered
 from gaf.functions.registry import names as function_names
-from gaf.lab.engine.config import OptimizerConfig, RunConfig, explain, matched_control
+from gaf.lab.engine.config import (
+    OWN_KEYS,
+    OptimizerConfig,
+    RunConfig,
+    explain,
+    matched_control,
+)
 from gaf.lab.study.results import Kind
+from gaf.optim.factory import read_name
 
-BASELINE, TUNED, PRESETS = "baseline", "tuned", "presets"
+BASELINE, TUNED, PRESETS, MEMBERS = "baseline", "tuned", "presets", "family"
 ADAM_RATE = 1e-3  # torch's default: the paper gives none
 PRESET_FUNCTIONS = tuple(
     f"{name}({values})" for values in ("0.1, 20", "0.2, 10") for name in ("tanh", "log", "arctan")
 )
 EXAMPLES = (
-    *(BASELINE, TUNED, PRESETS, "auto", "lr x3", "adam", "adamw"),
+    *(BASELINE, TUNED, PRESETS, "auto", "lr x3", "adam", "adamw", MEMBERS, *gaf.FAMILY),
     *("clip-value-0.1", "clip-norm-0.1", "normalize", "centralize"),
 )
 
 NUMBER = r"(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+)"
 RATE = re.compile(rf"lr *[x×*] *{NUMBER}")
 ADAM = re.compile(rf"(adamw?)(?: *\( *{NUMBER} *\))?")
+MEMBER = re.compile(rf"({'|'.join(gaf.FAMILY)})(?: *\( *{NUMBER} *\))?")
 THRESHOLDS = {"clip-value": "clip_value", "clip-norm": "clip_norm", "normalize": "normalize"}
 THRESHOLD = re.compile(rf"({'|'.join(THRESHOLDS)})(?:-{NUMBER})?")
 CONTROL = re.compile(r"control *\((.*)\)")
@@ -67,10 +77,11 @@ def split(texts: Iterable[str]) -> list[str]:
         >>> split(["adam, arctan(0.1, 20)@momentum", "clip-norm-0.1"])
         ['adam', 'arctan(0.1, 20)@momentum', 'clip-norm-0.1']
     """
+    groups = {PRESETS: PRESET_FUNCTIONS, MEMBERS: tuple(gaf.FAMILY)}
     names: list[str] = []
     for text in texts:
         for name in _outside_brackets(text, ","):
-            names += PRESET_FUNCTIONS if name == PRESETS else [name]
+            names += groups.get(name, [name])
     return names
 
 
@@ -102,7 +113,9 @@ def make(base: RunConfig, text: str) -> Setting:
     by: dict[str, str] = {}  # the part that changed a key
     parts = _with_sums(_outside_brackets(text, "+")) or [""]
     # another rule comes first: it decides what 'lr x3' multiplies and where a function acts by default
-    for part in sorted(parts, key=lambda part: ADAM.fullmatch(part) is None):
+    for part in sorted(
+        parts, key=lambda part: not (ADAM.fullmatch(part) or MEMBER.fullmatch(part))
+    ):
         name, changes = _part(config.optimizer, part)
         undone = [by[key] for key in changes if key in by and key != "lr"]  # rates multiply
         if undone:
@@ -188,6 +201,8 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
         name = matched[1] if rate == ADAM_RATE else f"{matched[1]}({short(rate)})"
         sgds = {"momentum": 0.0, "dampening": 0.0, "nesterov": False}
         return name, {"name": matched[1], "lr": rate, **sgds}
+    if matched := MEMBER.fullmatch(text):
+        return _member(matched[1], matched[2])
     if matched := THRESHOLD.fullmatch(text):
         if matched[2] is None and matched[1] != "normalize":
             raise GafError(f"the setting {text!r} lacks its threshold, as in '{text}-0.1'")
@@ -195,6 +210,20 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
         name = text if matched[2] is None else f"{matched[1]}-{short(number)}"
         return name, {THRESHOLDS[matched[1]]: number}
     return _function(rule, text)
+
+
+def _member(name: str, rate: str | None) -> tuple[str, dict[str, Any]]:
+    """A member of the family; the weight decay stays the baseline's, and a rate that is not published."""
+    member = gaf.FAMILY[name]
+    optimizer, f, placement = read_name(member.setting)
+    own = {key: OptimizerConfig.model_fields[key].default for key in OWN_KEYS}
+    changes = {**own, "name": optimizer, "activation": None, "placement": None}
+    if f is not None:
+        changes |= {"activation": spelled(f), "placement": placement}
+    changes |= {key: value for key, value in member.arguments.items() if key != "weight_decay"}
+    if rate is not None:
+        changes["lr"] = float(rate)
+    return name if rate is None else f"{name}({short(float(rate))})", changes
 
 
 def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:

@@ -198,9 +198,10 @@ def line(rule: OptimizerConfig, winner: Candidate) -> str:
         ... )
         'gaf.SGD(model.parameters(), lr=0.1, activation=gaf.Arctan(0.02, 1e6), placement="gradient")'
     """
-    kind = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[rule.name]
+    kind = OURS[rule.name].__name__
     given = [f"lr={_number(rule.lr)}"]
-    for key in ("momentum", "dampening", "nesterov", "betas", "eps", "amsgrad", "weight_decay"):
+    keys = ("momentum", "dampening", "nesterov", "betas", "eps", "amsgrad", "weight_decay")
+    for key in (*keys, *sorted(LATER_KEYS)):
         value = getattr(rule, key)
         if value != OptimizerConfig.model_fields[key].default:
             given.append(f"{key}={value}")
