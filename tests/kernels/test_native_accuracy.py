@@ -114,6 +114,18 @@ def test_ends_of_the_range(isa, name, dtype):
         assert torch.equal(torch.signbit(result[signed]), torch.signbit(g[signed]))
 
 
+@pytest.mark.parametrize("name", ["arctan", "tanh", "softsign", "algebraic"])
+def test_infinity_is_at_the_bound_for_the_smallest_beta(isa, name):
+    """A scaled loss makes beta smaller still: beta / 2^40 here."""
+    w = torch.zeros(3, requires_grad=True)
+    w.grad = torch.tensor([math.inf, -math.inf, 0.0])
+    f = gaf.parse(f"{name}(0.1, 1e-17)")
+    opt = gaf.SGD([w], lr=1.0, activation=f, fused=True)
+    opt.grad_scale, opt.found_inf = torch.tensor(2.0**40), torch.tensor(0.0)
+    opt.step()
+    torch.testing.assert_close(w.detach(), torch.tensor([-f.bound, f.bound, 0.0]))
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_every_half_precision_number(isa, dtype):
     """All 65,536 of them: loaded, activated in float32, and rounded once, to nearest."""

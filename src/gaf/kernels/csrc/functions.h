@@ -159,17 +159,22 @@ GAF_INLINE float gaf_far_f32(float a, gaf_factors p) {
     return gaf_times_plus(gaf_at_most(a, (float)(GAF_FAR / p.beta)), p.beta, GAF_UP);
 }
 
+/* alpha times a share of it that is 1 at infinity, even where beta is so small that GAF_FAR / beta is no float32. */
+GAF_INLINE float gaf_share_f32(float share, float g, gaf_factors p) {
+    float a = gaf_abs(g), s = a > 0x1.fffffep127f ? 1.0f : share;
+    return gaf_with_sign(gaf_below_line(gaf_times(s, p.alpha), a, p), g);
+}
+
 /* alpha * x / (1 + x) with x = beta |g|, and the sign of g. */
 GAF_INLINE float gaf_softsign_f32(float g, gaf_factors p) {
-    float a = gaf_abs(g), x = gaf_far_f32(a, p);
-    return gaf_with_sign(gaf_below_line(gaf_times(x / (1.0f + x), p.alpha), a, p), g);
+    float x = gaf_far_f32(gaf_abs(g), p);
+    return gaf_share_f32(x / (1.0f + x), g, p);
 }
 
 /* alpha * x / sqrt(1 + x^2) with x = beta |g|, and the sign of g. */
 GAF_INLINE float gaf_algebraic_f32(float g, gaf_factors p) {
-    float a = gaf_abs(g), x = gaf_far_f32(a, p);
-    float root = __builtin_sqrtf(GAF_FMA(x, x, 1.0f));
-    return gaf_with_sign(gaf_below_line(gaf_times(x / root, p.alpha), a, p), g);
+    float x = gaf_far_f32(gaf_abs(g), p);
+    return gaf_share_f32(x / __builtin_sqrtf(GAF_FMA(x, x, 1.0f)), g, p);
 }
 
 /* float64: the C library's functions are accurate; only the ends of the range need care. */
