@@ -24,7 +24,10 @@ ORIGINALS = {
     "smoothed-sign": (originals.SmoothSign, BOTH),
     "arcgd": (lambda lr: originals.ArcGD(a=lr), {"lr": 0.01}),
     "biclip": (lambda lr: originals.BiClip(lr, 1e-4, 1.0), {"lr": 1e-3}),
-    "clip-value": (lambda **given: originals.ClipValue(1.0, **given), {**BOTH, "momentum": 0.9}),
+    "value-clipping": (
+        lambda **given: originals.ClipValue(1.0, **given),
+        {**BOTH, "momentum": 0.9},
+    ),
     "heavyball-mu-law": (
         lambda **given: originals.HeavyBallSGD(update_clipping=originals.mu_law, **given),
         BOTH,

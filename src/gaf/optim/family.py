@@ -122,7 +122,7 @@ _MEMBERS = (
         differs="both thresholds are tuned there, and a decoupled decay comes after the step, not before it",
     ),
     Member(
-        name="clip-value",
+        name="value-clipping",
         setting="sgd+clip(1)@gradient",
         arguments={"lr": 1e-3},
         formula="w - lr min(max(g, -c), c)",

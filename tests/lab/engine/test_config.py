@@ -95,11 +95,11 @@ def test_changes_are_judged_together():
 def test_every_key_can_be_set_to_what_it_is():
     import json
 
-    data = json.loads(read(BASE).model_dump_json())
     for key in keys():
-        value = data
+        value = read(BASE)
         for part in key.split("."):
-            value = value[part]
+            value = getattr(value, part)
+        value = json.loads(json.dumps(value, default=lambda part: part.model_dump(mode="json")))
         assert override(read(BASE), [f"{key}={json.dumps(value)}"]) == read(BASE)
 
 

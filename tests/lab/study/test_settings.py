@@ -5,7 +5,16 @@ import pytest
 import gaf
 from gaf.lab.engine.config import OptimizerConfig, matched_control
 from gaf.lab.study import recipes
-from gaf.lab.study.settings import EXAMPLES, PRESETS, TUNED, control, make, split, without_function
+from gaf.lab.study.settings import (
+    EXAMPLES,
+    MEMBERS,
+    PRESETS,
+    TUNED,
+    control,
+    make,
+    split,
+    without_function,
+)
 
 BASE = recipes.get("digits-cnn-sgdm")  # lr 0.1, momentum 0.9, weight decay 5e-4
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from gaf.common.errors import GafError
 from gaf.common.files import read_json
 from gaf.lab.engine import folder as folders
-from gaf.lab.engine.config import OptimizerConfig, RunConfig
+from gaf.lab.engine.config import LATER_KEYS, OptimizerConfig, RunConfig
 from gaf.lab.engine.folder import Result
 from gaf.lab.study import results, settings
 from gaf.lab.study.compare import Plan, describe
@@ -30,6 +30,7 @@ from gaf.lab.study.tune.budget import FINAL_SEEDS, FIRST_SEEDS, Budget
 from gaf.lab.study.tune.probe import Probe, probe
 from gaf.lab.study.tune.recommend import Candidate, recommend
 from gaf.lab.study.tune.search import Search, SearchOutcome, bare
+from gaf.optim.factory import OURS
 
 CHECK = "check"  # the folder of the comparison that checks the winner, within the tuning's
 OVERHEAD = 1.5  # times the steps' own seconds: what runs need beside steps
