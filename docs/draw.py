@@ -13,6 +13,7 @@ import gaf
 from gaf.common.files import write_whole
 from gaf.lab.reports.figures import Settings, find, style
 from gaf.lab.reports.figures.base import METADATA, drawn
+from gaf.optim.factory import read_name
 
 HERE = Path(__file__).parent / "images"
 FUNCTIONS = ((gaf.Arctan, style.BLUE), (gaf.Tanh, style.VERMILION), (gaf.Log, style.GREEN))
@@ -43,6 +44,27 @@ def functions() -> bytes:
     return file.getvalue()
 
 
+def family() -> bytes:
+    """f of each member of the family, on what it acts on: those of SGD and those on Adam's ratio alike."""
+    x = torch.linspace(-4, 4, 801, dtype=torch.float64)
+    members = [(name, read_name(member.setting)) for name, member in gaf.FAMILY.items()]
+    functions = [(name, f, place) for name, (_, f, place) in members if f is not None]
+    drawing = style.new_figure(style.WIDTH, 5.2)
+    for place, (name, f, where) in zip(drawing.subplots(4, 4).flat, functions, strict=False):
+        place.plot(x, x, color="#888888", linewidth=0.7, linestyle="--")
+        place.plot(x, f(x), color=style.BLUE)
+        place.set(ylim=(-2.6, 2.6), xticks=(-4, 0, 4), yticks=(-2, 0, 2))
+        place.set_title(f"{name}\non the {where}", fontsize=6.5)
+        place.grid(linewidth=0.3)
+        place.spines[["top", "right"]].set_visible(False)
+    for place in list(drawing.axes)[len(functions) :]:
+        place.set_axis_off()
+    drawing.tight_layout()
+    file = io.BytesIO()
+    drawing.savefig(file, format="svg", metadata=METADATA["svg"])
+    return file.getvalue()
+
+
 def figure_1() -> bytes:
     """The paper's Figure 1 as `gaf figure 1` draws it, for a screen: smaller, in 128 colours."""
     file, small = io.BytesIO(), io.BytesIO()
@@ -54,5 +76,6 @@ def figure_1() -> bytes:
 if __name__ == "__main__":
     with matplotlib.rc_context(style.RC):
         write_whole(HERE / "functions.svg", functions())
+        write_whole(HERE / "family.svg", family())
         write_whole(HERE / "figure-1.png", figure_1())
         write_whole(HERE / "figure-4.svg", drawn(find(4)(Settings(0.1, 20.0, 0.1)).draw, "svg"))

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from docs.family import PAGE, written
 from docs.results import MARKED, filled, table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,3 +42,9 @@ def test_every_comparison_is_told_and_has_provenance_and_no_path_of_a_machine(fi
     assert not any(word.startswith("/") for word in found["command"])
     name = str(file.parent.relative_to(ROOT))
     assert any(name in page.read_text("utf-8") for page in PAGES), f"no page tells of {name}"
+
+
+def test_the_page_of_the_family_is_that_of_its_data():
+    text = PAGE.read_text("utf-8")
+    assert written(text) == text, "run: python docs/family.py"
+    assert text.count("| `adam-atan2` |") == 2

@@ -87,8 +87,19 @@ GAF_INLINE float gaf_below_line(float approximation, float a, gaf_factors p) {
     return approximation < line ? approximation : line;
 }
 
+/* (atan(r) / r - 1) / z on [0, 1] in z = r^2: 1.7e-8 of atan(r). */
+GAF_INLINE float gaf_atan_polynomial(float z) {
+    float q = 0.0029197544790804386f * z + -0.016364235430955887f;
+    q = q * z + 0.043205972760915756f;
+    q = q * z + -0.07551728934049606f;
+    q = q * z + 0.10665786266326904f;
+    q = q * z + -0.14211003482341766f;
+    q = q * z + 0.19993767142295837f;
+    return q * z + -0.33333152532577515f;
+}
+
 /* alpha * atan(beta * g): c + c z q with c = alpha beta |g| up to x = beta |g| = 1, beyond alpha pi/2 + c + c z q with
- * c = -alpha / x. Nothing underflows near 0; where x overflows -1 / x is 0. atan(r) / r on [0, 1] in z = r^2: 1.7e-8. */
+ * c = -alpha / x. Nothing underflows near 0; where x overflows -1 / x is 0. */
 GAF_INLINE float gaf_arctan_f32(float g, gaf_factors p) {
     float beta = (float)p.beta, a = gaf_abs(g), x = a * beta, inverse = -1.0f / x;
     float inner = gaf_times(a, p.alpha * p.beta), outer = gaf_times(inverse, p.alpha * ((double)beta / p.beta));
@@ -97,14 +108,7 @@ GAF_INLINE float gaf_arctan_f32(float g, gaf_factors p) {
     double top = p.alpha * 1.5707963267948966;
     float high = x > 1.0f ? GAF_HIGH(top) : 0.0f, low = x > 1.0f ? GAF_LOW(top) : 0.0f;
     float z = r * r;
-    float q = 0.0029197544790804386f * z + -0.016364235430955887f;
-    q = q * z + 0.043205972760915756f;
-    q = q * z + -0.07551728934049606f;
-    q = q * z + 0.10665786266326904f;
-    q = q * z + -0.14211003482341766f;
-    q = q * z + 0.19993767142295837f;
-    q = q * z + -0.33333152532577515f;
-    return gaf_with_sign((high + c) + ((c * z) * q + low), g);
+    return gaf_with_sign((high + c) + ((c * z) * gaf_atan_polynomial(z) + low), g);
 }
 
 /* alpha * tanh(beta * g) = alpha * e / (-2 - e) with e = expm1(x), x = -2 |beta g|; beyond 9.5 tanh is 1.
@@ -210,6 +214,30 @@ GAF_INLINE double gaf_softsign_f64(double g, gaf_factors p) {
 GAF_INLINE double gaf_algebraic_f64(double g, gaf_factors p) {
     double x = gaf_far_f64(g, p);
     return x < GAF_TINY64 ? (p.alpha * p.beta) * g : p.alpha * copysign(x / sqrt(1.0 + x * x), g);
+}
+
+/* f(x / y) for y >= 0 and beta = 1, where 0 / 0 is 0: what stands behind Adam's moments. */
+#define GAF_RATIO(NAME, C, SUFFIX)                                                          \
+    GAF_INLINE C gaf_##NAME##_ratio_##SUFFIX(C x, C y, double alpha) {                      \
+        return gaf_##NAME##_##SUFFIX(x == 0 ? x : x / y, (gaf_factors){alpha, 1.0});        \
+    }
+GAF_RATIO(arctan, double, f64)
+GAF_RATIO(tanh, float, f32)
+GAF_RATIO(tanh, double, f64)
+GAF_RATIO(log, float, f32)
+GAF_RATIO(log, double, f64)
+GAF_RATIO(softsign, float, f32)
+GAF_RATIO(softsign, double, f64)
+GAF_RATIO(algebraic, float, f32)
+GAF_RATIO(algebraic, double, f64)
+
+/* alpha * atan2(x, y) by one division, that of the smaller by the larger. y is 0 or far above the smallest normal
+ * number, as a root is: where both are below it, y is 0, and the quotient too. */
+GAF_INLINE float gaf_arctan_ratio_f32(float x, float y, double alpha) {
+    float a = gaf_abs(x), larger = a > y ? a : y, smaller = a > y ? y : a;
+    float r = smaller / (larger < 0x1p-126f ? 0x1p-126f : larger), z = r * r;
+    float angle = r + r * (z * gaf_atan_polynomial(z));
+    return gaf_with_sign((float)alpha * (a > y ? 1.57079632679489662f - angle : angle), x);
 }
 
 #endif

@@ -7,8 +7,8 @@
  * beforehand; where f comes first the loss's scale goes to beta.
  *
  * Adam: f stands before the moments ("gradient") or after their ratio ("momentum" and "update", which differ in `size`
- * and `outer`): w = shrink * w + outer * f(size * m / (sqrt(v) / root + eps)), where 0 / 0 is 0. USUAL is the loop of
- * f before the moments for a beta1 of 1/2 or more and no L2 decay, which has less to do.
+ * and `outer`): w = shrink * w + outer * f(size * m / (sqrt(v) / root + eps)), where 0 / 0 is 0. USUAL is the loop
+ * for a beta1 of 1/2 or more and no L2 decay, which has less to do.
  */
 #include "elements.h"
 #include "gaf.h"
@@ -85,8 +85,11 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
             C weight = LOAD(w[i]);                                                                                     \
             C d = LOAD(g[i]);                                                                                          \
             if (BEFORE) d = gaf_##FUNCTION##_##SUFFIX(d, k.factors);                                                   \
-            if (!USUAL) d = GAF_FMA(k.sign, d, k.decay * gaf_keep_##SUFFIX(weight, k.decays));                         \
-            C mean = LOAD(m[i]), way = USUAL ? GAF_FMA(k.sign, d, -mean) : d - mean;                                   \
+            if (!USUAL)                                                                                                \
+                d = GAF_FMA(k.sign, d, k.decay * gaf_keep_##SUFFIX(weight, k.decays));                                 \
+            else if (!BEFORE)                                                                                          \
+                d = k.sign * d;                                                                                        \
+            C mean = LOAD(m[i]), way = USUAL && BEFORE ? GAF_FMA(k.sign, d, -mean) : d - mean;                         \
             mean = GAF_FMA(k.rate, way, USUAL || k.near ? mean : d); /* from the nearer end, as torch's lerp */        \
             C square = GAF_FMA(k.one_minus_beta2 * d, d, k.beta2 * (C)LOAD(v[i]));                                     \
             m[i] = STORE(mean);                                                                                        \
@@ -96,8 +99,8 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
                 square = square > old || square != square ? square : old;                                              \
                 top[i] = STORE(square);                                                                                \
             }                                                                                                          \
-            C step = k.size * mean / GAF_FMA(SQRT(square), k.inverse_root, k.eps);                                     \
-            if (!BEFORE) step = k.outer * gaf_##FUNCTION##_##SUFFIX(mean == 0 ? mean : step, k.factors);               \
+            C above = k.size * mean, below = GAF_FMA(SQRT(square), k.inverse_root, k.eps);                             \
+            C step = BEFORE ? above / below : k.outer * gaf_##FUNCTION##_ratio_##SUFFIX(above, below, k.factors.alpha);\
             w[i] = STORE(GAF_FMA(k.shrink, weight, step));                                                             \
         }                                                                                                              \
     }                                                                                                                  \
@@ -108,6 +111,9 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
         E *restrict m = m_;                                                                                            \
         E *restrict v = v_;                                                                                            \
         E *restrict top = top_;                                                                                        \
+        /* behind the moments beta goes to the side of the ratio that it makes larger: nothing underflows */           \
+        const double above = !BEFORE && s->factors.beta > 1.0 ? s->factors.beta : 1.0;                                 \
+        const double below = !BEFORE && s->factors.beta < 1.0 ? 1.0 / s->factors.beta : 1.0;                           \
         const NAME##_constants k = {                                                                                   \
             .factors = BEFORE ? gaf_scaled(s->factors, s->inverse_scale) : s->factors,                                 \
             .sign = (C)(s->sign * (BEFORE ? 1.0 : s->inverse_scale)),                                                  \
@@ -116,10 +122,10 @@ GAF_INLINE void gaf_prefetch(const void *p, size_t bytes) {
             .rate = (C)(s->one_minus_beta1 < 0.5 ? s->one_minus_beta1 : s->one_minus_beta1 - 1.0),                     \
             .beta2 = (C)s->beta2,                                                                                      \
             .one_minus_beta2 = (C)s->one_minus_beta2,                                                                  \
-            .eps = (C)(s->eps_hat ? s->eps / root_correction : s->eps),                                                \
-            .size = (C)step_size,                                                                                      \
+            .eps = (C)(below * (s->eps_hat ? s->eps / root_correction : s->eps)),                                      \
+            .size = (C)(above * step_size),                                                                            \
             .outer = (C)s->outer,                                                                                      \
-            .inverse_root = (C)(1.0 / root_correction),                                                                \
+            .inverse_root = (C)(below / root_correction),                                                              \
             .decays = -(s->weight_decay != 0),                                                                         \
             .near = s->one_minus_beta1 < 0.5,                                                                          \
         };                                                                                                             \
@@ -190,9 +196,10 @@ void GAF_STREAM(float *restrict w, const float *restrict g, float *restrict v, f
     GAF_SGD(sgd_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 0, 0)        \
     GAF_SGD(sgdm_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 1, 0)       \
     GAF_SGD(nesterov_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, 0, 1, 1)   \
-    GAF_ADAM(usual_adam_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 1, 0, 1)     \
+    GAF_ADAM(usual_adam_before_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 1, 0, 1)     \
     GAF_ADAM(adam_before_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 1, 0, 0)    \
     GAF_ADAM(amsgrad_before_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 1, 1, 0) \
+    GAF_ADAM(usual_adam_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 0, 0, 1)\
     GAF_ADAM(adam_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 0, 0, 0)     \
     GAF_ADAM(amsgrad_after_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, SQRT, 0, 1, 0)  \
     GAF_ACTIVATE(activate_##FUNCTION##_##TYPE, FUNCTION, E, C, LOAD, STORE, SUFFIX, BITS, MASK)
@@ -213,8 +220,8 @@ GAF_TYPES(algebraic)
     {                                                                                                                             \
         {{sgd_before_##FUNCTION##_##TYPE, sgdm_before_##FUNCTION##_##TYPE, nesterov_before_##FUNCTION##_##TYPE},                  \
          {sgd_after_##FUNCTION##_##TYPE, sgdm_after_##FUNCTION##_##TYPE, nesterov_after_##FUNCTION##_##TYPE}},                    \
-            {{usual_adam_##FUNCTION##_##TYPE, adam_before_##FUNCTION##_##TYPE, amsgrad_before_##FUNCTION##_##TYPE},               \
-             {adam_after_##FUNCTION##_##TYPE, adam_after_##FUNCTION##_##TYPE, amsgrad_after_##FUNCTION##_##TYPE}},                \
+            {{usual_adam_before_##FUNCTION##_##TYPE, adam_before_##FUNCTION##_##TYPE, amsgrad_before_##FUNCTION##_##TYPE},               \
+             {usual_adam_after_##FUNCTION##_##TYPE, adam_after_##FUNCTION##_##TYPE, amsgrad_after_##FUNCTION##_##TYPE}},          \
             activate_##FUNCTION##_##TYPE                                                                                          \
     }
 
