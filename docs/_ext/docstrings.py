@@ -19,6 +19,10 @@ TEX = re.compile(r":math:`(.*?)`")
 SIGNS = {
     r"\leftarrow": "←",
     r"\mathrm{sign}": "sign",
+    r"\mathrm{asinh}": "asinh",
+    r"\sqrt{1 + (\beta g)^2}": "√(1 + (βg)²)",
+    r"\min": "min",
+    r"\max": "max",
     r"\alpha": "α",
     r"\beta": "β",
     r"\eta": "η",
