@@ -84,6 +84,7 @@ def test_members_of_the_family():
     matched = control(make(BASE, "adam-atan2(0.01)")).config.optimizer
     assert matched.lr == pytest.approx(0.0127)
     assert matched.weight_decay == pytest.approx(BASE.optimizer.weight_decay / 1.27)
+    assert matched.eps == 1e-8  # with 0 an element without a gradient would be 0 / 0
     assert make(BASE, "lion").config.optimizer.betas == (0.9, 0.99)
     assert make(BASE, "softsign(0.1, 20)").config.optimizer.activation == "softsign(0.1, 20)"
 

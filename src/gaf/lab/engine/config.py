@@ -266,6 +266,8 @@ def matched_control(config: RunConfig) -> RunConfig:
     if not rule.has_control:
         raise GafError(f"{rule.activation} jumps at 0, so there is no matched control of it")
     change: dict[str, Any] = {"activation": None, "placement": None}
+    if rule.eps == 0:  # without a bounded f an element that has had no gradient would be 0 / 0
+        change["eps"] = OptimizerConfig.model_fields["eps"].default
     group = {**dict(rule), "decoupled_weight_decay": rule.decays_apart}
     for key, power in OURS[rule.name].rule.control(group, rule.where).items():
         change[key] = group[key] * s if power > 0 else group[key] / s
