@@ -134,6 +134,7 @@ def test_three_placements_are_the_reference_rules():
 
 
 PLACED = [({"momentum": 0.9}, placement, dtype) for placement in gaf.PLACEMENTS for dtype in DTYPES]
+PLACED += [({"weight_decay": 0.01}, "momentum", "float64")]  # f of the decayed gradient
 PLACED += [({}, None, "float32"), ({}, "update", "float32")]
 
 
@@ -287,7 +288,6 @@ def test_own_functions():
         (lambda: activate(F, alpha=gaf.Ramp(0.1, 1.0, 5)), "alpha takes a schedule that JAX can"),
         (lambda: activate(F, alpha=0.5), "alpha takes a schedule that JAX can"),  # type: ignore[arg-type]
         (lambda: sgd(0.1, F, placement="momentun", momentum=0.9), "did you mean 'momentum'"),
-        (lambda: sgd(0.1, F, placement="momentum"), 'placement="momentum" needs a momentum above'),
         (lambda: sgd(0.1, F, nesterov=True), "nesterov=True needs a momentum above 0"),
         (lambda: sgd(0.1, F, momentum=-0.5), "momentum must be at least 0, got -0.5"),
         (lambda: activate("auto"), r"gaf\.Auto is not offered for optax"),
