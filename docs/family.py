@@ -13,13 +13,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import torch
 
 import gaf
 from gaf.common.files import write_whole
+from gaf.lab.bench.timing import collect
 
 ROOT = Path(__file__).parent.parent
 PAGE, RECORD = ROOT / "docs" / "family.md", ROOT / "results" / "family.json"
@@ -94,13 +94,8 @@ def timed(steps: dict) -> dict[str, float]:
         for p in params:
             p.grad = torch.randn_like(p) * 1e-2
         run[key] = step_of(params)
-        run[key]()
-    times: dict[str, list[float]] = {key: [] for key in run}
-    for _ in range(REPETITIONS):
-        for key, step in run.items():
-            begin = time.perf_counter()
-            step()
-            times[key].append(time.perf_counter() - begin)
+    times: dict[str, list[float]] = {}
+    collect(run, times, repeats=REPETITIONS)
     return {key: 1e3 * statistics.median(values) for key, values in times.items()}
 
 

@@ -16,6 +16,16 @@ def log_of_one_plus(xp: Any, a: Any, beta: float) -> Any:
     return xp.where(x < HUGE, xp.log1p(x), log_of_product(xp, beta, huge))
 
 
+def atanh_series(xp: Any, x: Any) -> tuple[Any, Any]:
+    """u = x / (2 + x), for which ln(1 + x) = 2 atanh(u), and 1/3 + u^2/5 + u^4/7 + ...; 0 for x from 1 on."""
+    small = xp.where(x < 1, x, 0.0)
+    u = small / (2 + small)
+    series = 0.0 * u
+    for odd in range(35, 2, -2):
+        series = series * (u * u) + 1 / odd
+    return u, series
+
+
 @register
 class Log(AlphaBeta):
     r"""Log-type activation, :math:`f(g) = \alpha\,\mathrm{sign}(g) \ln(1 + \beta |g|)`; unbounded.
@@ -58,11 +68,7 @@ class Log(AlphaBeta):
         #   2 u^2 / (1 - u) * (1 + (1 + u) u (1/3 + u^2/5 + u^4/7 + ...)),  u <= 1/3
         a = xp.abs(g)
         x = beta * a
-        small = xp.where(x < 1, x, 0.0)
-        u = small / (2 + small)
-        series = 0.0 * u
-        for odd in range(35, 2, -2):
-            series = series * (u * u) + 1 / odd
+        u, series = atanh_series(xp, x)
         below = (alpha / beta) * (2 * u * u / (1 - u) * (1 + (1 + u) * u * series))
         log = log_of_one_plus(xp, a, beta)
         above = a * (alpha * (log - 1)) + (alpha / beta) * log

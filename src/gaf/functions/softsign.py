@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gaf.functions.base import INFINITE, AlphaBeta, clipped, is_tiny
-from gaf.functions.log import log_of_one_plus
+from gaf.functions.log import atanh_series, log_of_one_plus
 from gaf.functions.registry import register
 
 
@@ -50,11 +50,7 @@ class Softsign(AlphaBeta):
         #   2 u^2 / (1 - u) * (1 - (1 - u) u (1/3 + u^2/5 + u^4/7 + ...)),  u <= 1/3
         a = xp.abs(g)
         x = beta * a
-        small = xp.where(x < 1, x, 0.0)
-        u = small / (2 + small)
-        series = 0.0 * u
-        for odd in range(35, 2, -2):
-            series = series * (u * u) + 1 / odd
+        u, series = atanh_series(xp, x)
         below = (alpha / beta) * (2 * u * u / (1 - u) * (1 - (1 - u) * u * series))
         above = alpha * a - (alpha / beta) * log_of_one_plus(xp, a, beta)
         value = xp.where(x < 1, below, above)

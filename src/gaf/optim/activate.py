@@ -99,7 +99,7 @@ def unhook(optimizer: torch.optim.Optimizer) -> None:
     """Let f act no longer; groups and state keep what they say of it, for a checkpoint."""
     for hooks in _torch.hooks(optimizer):
         hooks.pop(_HOOK, None)
-    for name in (*_METHODS, "gaf_monitor"):
+    for name in (*_METHODS, "gaf_monitor", "_gaf_weights"):
         optimizer.__dict__.pop(name, None)
     _forget_step(optimizer)
 

@@ -8,7 +8,7 @@ from typing import Any
 from gaf.lab.reports import numbers
 from gaf.lab.reports.tables import Column, ResultTable, difference_figures
 from gaf.lab.study.recipes.paper import WITHOUT
-from gaf.lab.study.results import Difference, Filled, Line, Scores
+from gaf.lab.study.results import Difference, Filled, FilledCell, Scores
 
 NOTHING_LEARNED = "nothing learned here"
 DIGITS = 2  # as the paper prints percents
@@ -17,7 +17,7 @@ SHOWN = ("top5",)  # of the figures beside the score: the others are too many fo
 EXPENDABLE = ("paper top5", "top5", "verdict", "paper's gain", "control")
 
 
-def paper_table(table: Filled) -> ResultTable[Line]:
+def paper_table(table: Filled) -> ResultTable[FilledCell]:
     """The long form: a line for each cell of the paper."""
     return ResultTable(
         table.title,
@@ -33,9 +33,9 @@ def paper_table(table: Filled) -> ResultTable[Line]:
     )
 
 
-def columns(table: Filled) -> tuple[Column[Line], ...]:
+def columns(table: Filled) -> tuple[Column[FilledCell], ...]:
     """Those that say something in this table."""
-    shown: list[Column[Line]] = [
+    shown: list[Column[FilledCell]] = [
         Column("model", "As the paper calls it.", lambda line: line.model, heads_row=True)
     ]
     if len({line.data for line in table.lines}) > 1:
@@ -93,8 +93,10 @@ def columns(table: Filled) -> tuple[Column[Line], ...]:
     return tuple(shown)
 
 
-def _difference(title: str, what: str, of: Callable[[Line], Difference | None]) -> Column[Line]:
-    def mean(line: Line) -> float | None:
+def _difference(
+    title: str, what: str, of: Callable[[FilledCell], Difference | None]
+) -> Column[FilledCell]:
+    def mean(line: FilledCell) -> float | None:
         difference = of(line)
         return difference.mean if difference else None
 
@@ -109,11 +111,11 @@ def _difference(title: str, what: str, of: Callable[[Line], Difference | None]) 
     )
 
 
-def _beside(name: str) -> list[Column[Line]]:
-    def papers(line: Line) -> float | None:
+def _beside(name: str) -> list[Column[FilledCell]]:
+    def papers(line: FilledCell) -> float | None:
         return line.beside[name].paper if name in line.beside else None
 
-    def ours(line: Line) -> float | None:
+    def ours(line: FilledCell) -> float | None:
         return line.beside[name].ours if name in line.beside else None
 
     return [
@@ -158,12 +160,12 @@ def main_and_note(runs: Scores | None) -> tuple[str, str]:
     return numbers.score(runs.mean, runs.std, DIGITS), numbers.counted(counts, n)
 
 
-def word(line: Line, difference: Difference | None) -> str:
+def word(line: FilledCell, difference: Difference | None) -> str:
     """The verdict on a difference; '' where there is none to give."""
     return difference.verdict if difference and line.learned else ""
 
 
-def verdict(line: Line) -> str:
+def verdict(line: FilledCell) -> str:
     """In words; nothing for the baseline."""
     if line.gain is None:
         return "" if line.setting == WITHOUT else numbers.NOTHING
@@ -174,7 +176,7 @@ def verdict(line: Line) -> str:
     return f"{line.gain.verdict} (control: {line.beyond.verdict})"
 
 
-def _figures(line: Line, seeds: Sequence[int]) -> dict[str, Any]:
+def _figures(line: FilledCell, seeds: Sequence[int]) -> dict[str, Any]:
     return {
         "data": line.data,
         "model": line.model,

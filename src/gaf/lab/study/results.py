@@ -193,7 +193,7 @@ class Beside(Config):
     ours: Number | None
 
 
-class Line(Config):
+class FilledCell(Config):
     """A cell of the paper, what it prints, and what we found.
 
     ``gain`` is ours minus that of the row's training without f, ``beyond`` ours minus the matched control:
@@ -234,7 +234,7 @@ class Filled(Config):
     score_name: str
     about: str
     changes: tuple[str, ...]
-    lines: Annotated[tuple[Line, ...], Field(min_length=1)]
+    lines: Annotated[tuple[FilledCell, ...], Field(min_length=1)]
     comparisons: Whole
     command: tuple[str, ...]
     environment: dict[str, JsonValue]

@@ -75,7 +75,7 @@ class Activated(Transform):
 
 
 @dataclass(frozen=True)
-class Clip(Transform):
+class Clipping(Transform):
     """A clipping at a positive limit."""
 
     limit: float
@@ -90,7 +90,7 @@ class Clip(Transform):
         return f"{self.what} clipping {self.limit:g}"
 
 
-class ValueClip(Clip):
+class ValueClip(Clipping):
     """Each element kept within ±limit, as ``clip_grad_value_`` does."""
 
     what = "value"
@@ -102,7 +102,7 @@ class ValueClip(Clip):
         return (g.abs() < self.limit).to(g.dtype)
 
 
-class NormClip(Clip):
+class NormClip(Clipping):
     """The whole vector scaled down to norm ``limit`` where it is longer, as ``clip_grad_norm_`` does.
 
     Its field is no gradient: the Jacobian of the scaled vector times a Hessian is not symmetric.

@@ -26,7 +26,7 @@ from gaf.lab.study.grid import (
 )
 from gaf.lab.study.judge import at_chance, differences
 from gaf.lab.study.recipes import paper
-from gaf.lab.study.results import Beside, Filled, Line, Scores
+from gaf.lab.study.results import Beside, Filled, FilledCell, Scores
 from gaf.lab.study.statistics import Paired, deviation, mean, paired, share_a_seed
 from gaf.lab.study.table.plan import TABLES, CellPlan, TablePlan, make, seeded
 
@@ -125,7 +125,7 @@ def conclude(
         about=about(plan, subsets, any(line["learned"] for line in lines)),
         changes=plan.changes,
         lines=tuple(
-            Line(
+            FilledCell(
                 **line,
                 gain=judged.get((place, "baseline")),
                 beyond=judged.get((place, "control")),
