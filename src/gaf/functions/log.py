@@ -17,7 +17,7 @@ def log_of_one_plus(xp: Any, a: Any, beta: float) -> Any:
 
 
 def atanh_series(xp: Any, x: Any) -> tuple[Any, Any]:
-    """u = x / (2 + x), for which ln(1 + x) = 2 atanh(u), and 1/3 + u^2/5 + u^4/7 + ...; u is 0 from x = 1 on."""
+    """u = x / (2 + x), where ln(1 + x) = 2 atanh(u), and 1/3 + u^2/5 + u^4/7 + ...; u is 0 from x = 1 on."""
     small = xp.where(x < 1, x, 0.0)
     u = small / (2 + small)
     series = 0.0 * u
