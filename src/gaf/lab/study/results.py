@@ -17,7 +17,7 @@ from gaf.common.files import write_json
 from gaf.lab.engine import config as configs
 from gaf.lab.engine.config import Config, Number, Whole
 
-Kind = Literal["baseline", "tuned", "control", "function", "rule"]
+Kind = Literal["baseline", "tuned", "control", "function", "rule"]  # "tuned": in older records
 
 
 class Difference(Config):
@@ -69,6 +69,10 @@ class Row(Config):
         at_chance: whether no run of the setting scored better than :attr:`Comparison.chance`.
         verdict: against the baseline, in a word; "nothing learned" where both are at chance.
         sentence: the verdict to read.
+        activated: whether the setting has an f.
+        rate: the learning rate of these runs, None in older records.
+        second_rate, second_scores: the runs at the second best rate, where rates were tuned.
+        earlier: the scores of seeds that an earlier look at the comparison has used up.
     """
 
     setting: str
@@ -90,36 +94,116 @@ class Row(Config):
     at_chance: bool = False
     verdict: Literal["baseline", "better", "worse", "no difference", "nothing learned", "failed"]
     sentence: str
+    activated: bool = False
+    rate: Number | None = None
+    second_rate: Number | None = None
+    second_scores: tuple[Number | None, ...] = ()
+    earlier: tuple[Number | None, ...] = ()
 
 
 class RunRef(Config):
-    """A run of the comparison: setting and seed, its folder seen from the comparison's, what came of it."""
+    """A run of the comparison: setting and seed, its folder seen from the comparison's, what came of it.
+
+    ``rate`` is its learning rate where that is not the row's own.
+    """
 
     setting: str
     seed: Whole
+    rate: Number | None = None
     folder: str
     status: Literal["finished", "diverged", "failed"]
     score: Number | None
     error: str = ""
 
 
-class Tuning(Config):
-    """How the tuned baseline came by its learning rate.
+class Trial(Config):
+    """One learning rate in the tuning of a rule: its scores on the validation data, by tuning seed.
 
-    ``tried`` has the mean score of each factor on ``lr``, over seeds that the table does not use. The
-    score is the test score, as there is no other: that favours the tuned baseline, never a function.
+    ``part`` says why it was tried: in the ``grid`` that every rule gets, ``grown`` beyond an edge of it, or
+    ``refined`` beside the end of the window. The last does not take part in the choice of a rate.
+    """
+
+    rate: Number
+    part: Literal["grid", "grown", "refined"]
+    scores: tuple[Number | None, ...]
+    mean: Number | None
+
+
+class Window(Config):
+    """The learning rates around a rule's best one at which it is good enough: from ``low`` to ``high``.
+
+    An end is open where the rates that were tried end before the score falls. ``interval`` is that of
+    ``factor``, None with fewer than five tuning seeds. ``shifted`` and ``widened`` compare the middle and the
+    factor with the baseline's; None where it has no window, and for the baseline itself.
+    """
+
+    low: Number
+    high: Number
+    open_low: bool
+    open_high: bool
+    factor: Number
+    interval: tuple[Number, Number] | None = None
+    shifted: Number | None = None
+    widened: Number | None = None
+
+
+class RateCurve(Config):
+    """A rule over the learning rate.
+
+    Args:
+        usual: the rate in the middle of the grid.
+        trials: by rate.
+        chosen: the best rate by mean validation score; None where no trial came to an end.
+        second: the next best; None for a rule without a rate, which has one trial.
+        window: None where the best is not good enough, and for a rule without a rate.
+        best_of: the expected validation score of the best of k rates of the grid, k = 1, 2, ...
+    """
+
+    usual: Number
+    trials: tuple[Trial, ...]
+    chosen: Number | None
+    second: Number | None
+    window: Window | None
+    best_of: tuple[Number, ...]
+
+
+class Tuning(Config):
+    """How the rules of a comparison came by their learning rates: all alike, on validation data.
+
+    Args:
+        seeds: of the trials; the table has others.
+        rates: how many the grid has, ``ratio`` apart.
+        validation: the share of the training data that is the validation data.
+        within: how far below the baseline's best score a window reaches, in units of the score.
+        threshold: the score that a window asks for; None where no trial of the baseline came to an end.
+        curves: by setting.
     """
 
     seeds: tuple[Whole, ...]
-    tried: dict[str, Number | None]
-    chosen: str
+    rates: Whole
+    ratio: Number
+    validation: Number
+    within: Number
+    threshold: Number | None
+    curves: dict[str, RateCurve]
+
+
+class Cost(Config):
+    """What the runs took: how many of them, steps of the optimizer, and seconds of one worker."""
+
+    trials: Whole
+    finals: Whole
+    steps: Whole
+    seconds: Number
 
 
 class Comparison(Config):
     """Everything but the curves.
 
     ``task`` says in a sentence what was trained. ``rows`` begin with the baseline. ``chance`` is the score up
-    to which nothing has been learned, None where the task does not say. ``environment`` is what
+    to which nothing has been learned, None where the task does not say. ``seeds`` are those of the verdicts;
+    ``earlier`` ones were seen by an earlier look at fewer seeds, and decide nothing. ``score_on`` names the data
+    of the verdicts: a script may have no test data. ``tuning`` is None at given rates. ``environment`` is what
     the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
     that differ when the same comparison is made again on the same machine.
     """
@@ -136,7 +220,10 @@ class Comparison(Config):
     baseline: str
     rows: Annotated[tuple[Row, ...], Field(min_length=1)]
     runs: tuple[RunRef, ...]
-    tuning: Tuning | None
+    tuning: Tuning | None = None
+    cost: Cost | None = None
+    score_on: Literal["test", "validation"] = "test"
+    earlier: tuple[Whole, ...] = ()
     command: tuple[str, ...]
     environment: dict[str, JsonValue]
     created: str  # ISO 8601, UTC
