@@ -7,8 +7,8 @@ from typing import Any
 
 from gaf.lab.reports import numbers
 from gaf.lab.reports.tables import Column, ResultTable, difference_figures, one_line
-from gaf.lab.study.judge import NOTHING_LEARNED
 from gaf.lab.study.results import Comparison, Difference, Row
+from gaf.lab.study.words import NOTHING_LEARNED
 
 # What a narrow terminal goes without, in this order.
 EXPENDABLE = (

@@ -23,8 +23,9 @@ Kind = Literal["baseline", "tuned", "control", "function", "rule"]  # "tuned": i
 class Difference(Config):
     """A setting minus another one, over the seeds on which both ran to the end.
 
-    ``low`` and ``high`` end the 95 % interval of this difference by itself; ``p_corrected`` allows
-    for all differences of the table.
+    ``low`` and ``high`` end the 95 % interval of this difference by itself, and ``p_alone`` is its p-value; where
+    rates were tuned, ``p`` is that of the verdict of two rates; ``p_corrected`` allows for all differences of
+    the table.
     """
 
     against: str
@@ -35,6 +36,7 @@ class Difference(Config):
     p_corrected: Number
     n: Whole
     verdict: Literal["better", "worse", "no difference"]
+    p_alone: Number | None = None  # not in older records
 
     @model_validator(mode="before")
     @classmethod
@@ -147,7 +149,7 @@ class Window(Config):
     widened: Number | None = None
 
 
-class RateCurve(Config):
+class RuleCurve(Config):
     """A rule over the learning rate.
 
     Args:
@@ -185,7 +187,7 @@ class Tuning(Config):
     validation: Number
     within: Number
     threshold: Number | None
-    curves: dict[str, RateCurve]
+    curves: dict[str, RuleCurve]
 
 
 class Cost(Config):

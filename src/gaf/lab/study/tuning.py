@@ -1,0 +1,181 @@
+"""The learning rate of every rule, tuned alike: the same grid, on validation data, on seeds of its own.
+
+Three rounds of runs: the grid; rates beyond its edge, where a rule's best is there; and, for the window of
+usable rates, one rate beside each of its ends. The last are for the picture and choose nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gaf.lab.engine.config import RunConfig
+from gaf.lab.study import protocol, results
+from gaf.lab.study.grid import Outcome
+from gaf.lab.study.judge import Entry
+from gaf.lab.study.plan import Plan, TuningPlan
+from gaf.lab.study.results import RuleCurve, Trial, Tuning
+
+# Runs by setting, to what came of them by setting.
+Train = Callable[[str, Mapping[str, Sequence[RunConfig]]], dict[str, list[Outcome]]]
+
+
+@dataclass
+class RuleTrials:
+    """The trials of one rule so far: the outcomes of each rate, and why the rate was tried."""
+
+    entry: Entry
+    outcomes: dict[float, list[Outcome]] = field(default_factory=dict)
+    parts: dict[float, str] = field(default_factory=dict)
+
+    @property
+    def usual(self) -> float:
+        return self.entry.setting.config.optimizer.lr
+
+    def curve(self, higher_is_better: bool, *parts: str) -> protocol.RateCurve:
+        """The scores over the rates that were tried for these reasons; unset, over all."""
+        scores = {
+            rate: [outcome.score for outcome in outcomes]
+            for rate, outcomes in self.outcomes.items()
+            if not parts or self.parts[rate] in parts
+        }
+        return protocol.RateCurve.of(scores, self.usual, higher_is_better)
+
+
+def tune_rates(plan: Plan, entries: Sequence[Entry], train: Train) -> tuple[Tuning, list[Outcome]]:
+    """The curve of every rule, and what came of all trials."""
+    tuning = plan.tuning
+    assert tuning is not None
+    rules = [RuleTrials(entry) for entry in entries]
+
+    def add(title: str, part: str, rates: Mapping[str, Sequence[float]]) -> None:
+        """Try these rates, by setting."""
+        asked = {
+            rule.entry.name: {rate: plan.trials(rule.entry.setting, rate) for rate in rates[rule.entry.name]}
+            for rule in rules
+            if rates.get(rule.entry.name)
+        }
+        if not asked:
+            return
+        flat = {name: [run for runs in by_rate.values() for run in runs] for name, by_rate in asked.items()}
+        outcomes = train(title, flat)
+        for rule in rules:
+            left = iter(outcomes.get(rule.entry.name, ()))
+            for rate, runs in asked.get(rule.entry.name, {}).items():
+                rule.outcomes[rate] = [next(left) for _ in runs]
+                rule.parts[rate] = part
+
+    grids = {
+        rule.entry.name: protocol.grid(rule.usual, tuning.rates, tuning.ratio)
+        if rule.entry.setting.has_rate
+        else (rule.usual,)
+        for rule in rules
+    }
+    add(f"tuning, {tuning.rates} learning rates", "grid", grids)
+    higher = _higher_is_better(rules)
+    while grown := {
+        rule.entry.name: more
+        for rule in rules
+        if rule.entry.setting.has_rate
+        and (more := protocol.growth(rule.curve(higher), tuning.rates, tuning.ratio))
+    }:
+        add("tuning, beyond the edge", "grown", grown)
+    within, threshold = _threshold(rules[0].curve(higher), tuning)
+    if threshold is not None:
+        refined = {
+            rule.entry.name: protocol.refinements(rule.curve(higher), threshold)
+            for rule in rules
+            if rule.entry.setting.has_rate
+        }
+        add("tuning, the ends of the windows", "refined", refined)
+    found = Tuning(
+        seeds=tuning.seed_numbers,
+        rates=tuning.rates,
+        ratio=tuning.ratio,
+        validation=tuning.validation,
+        within=within,
+        threshold=threshold,
+        curves=_curves(rules, higher, within, threshold),
+    )
+    outcomes = [one for rule in rules for several in rule.outcomes.values() for one in several]
+    return found, outcomes
+
+
+def _higher_is_better(rules: Sequence[RuleTrials]) -> bool:
+    ended = (
+        outcome.result
+        for rule in rules
+        for several in rule.outcomes.values()
+        for outcome in several
+        if outcome.result
+    )
+    first = next(ended, None)
+    return first.higher_is_better if first else True
+
+
+def _threshold(baseline: protocol.RateCurve, tuning: TuningPlan) -> tuple[float, float | None]:
+    """How far a window reaches in units of the score, and the score it asks for."""
+    best = baseline.means[baseline.best] if baseline.best is not None else None
+    if best is None:
+        return tuning.within, None
+    within = tuning.within * protocol.point(baseline)
+    return within, best - within if baseline.higher_is_better else best + within
+
+
+def _curves(
+    rules: Sequence[RuleTrials], higher: bool, within: float, threshold: float | None
+) -> dict[str, RuleCurve]:
+    baseline = rules[0].curve(higher)
+    return {
+        rule.entry.name: _curve(rule, baseline if rule is not rules[0] else None, higher, within, threshold)
+        for rule in rules
+    }
+
+
+def _curve(
+    rule: RuleTrials,
+    baseline: protocol.RateCurve | None,
+    higher: bool,
+    within: float,
+    threshold: float | None,
+) -> RuleCurve:
+    whole, chosen_from = rule.curve(higher), rule.curve(higher, "grid", "grown")
+    window = None
+    if threshold is not None and rule.entry.setting.has_rate:
+        window = _window(whole, baseline, within, threshold)
+    return RuleCurve(
+        usual=rule.usual,
+        trials=tuple(
+            Trial(
+                rate=rate,
+                part=rule.parts[rate],  # type: ignore[arg-type]
+                scores=scores,
+                mean=whole.means[rate],
+            )
+            for rate, scores in zip(whole.rates, whole.scores, strict=True)
+        ),
+        chosen=chosen_from.best,
+        second=chosen_from.second,
+        window=window,
+        best_of=protocol.best_of(rule.curve(higher, "grid")),
+    )
+
+
+def _window(
+    curve: protocol.RateCurve, baseline: protocol.RateCurve | None, within: float, threshold: float
+) -> results.Window | None:
+    span = protocol.window(curve, threshold)
+    if span is None:
+        return None
+    reference = protocol.window(baseline, threshold) if baseline else None
+    change = protocol.change(span, reference) if reference else None
+    return results.Window(
+        low=span.low,
+        high=span.high,
+        open_low=span.open_low,
+        open_high=span.open_high,
+        factor=span.factor,
+        interval=protocol.window_interval(curve, baseline or curve, within),
+        shifted=change.shifted if change else None,
+        widened=change.widened if change else None,
+    )
