@@ -20,12 +20,15 @@ from gaf.lab.engine.config import Config, Number, Whole
 Kind = Literal["baseline", "tuned", "control", "function", "rule"]  # "tuned": in older records
 
 
+Bound = Literal["exact", "at least", "at most", "unknown"]
+
+
 class Difference(Config):
     """A setting minus another one, over the seeds on which both ran to the end.
 
-    ``low`` and ``high`` end the 95 % interval of this difference by itself, and ``p_alone`` is its p-value; where
-    rates were tuned, ``p`` is that of the verdict of two rates; ``p_corrected`` allows for all differences of
-    the table.
+    ``low`` and ``high`` end the 95 % interval of this difference by itself, and ``p_alone`` is its p-value;
+    where rates were tuned, ``p`` is that of the verdict of two rates; ``p_corrected`` allows for all
+    differences of the table.
     """
 
     against: str
@@ -136,7 +139,8 @@ class Window(Config):
 
     An end is open where the rates that were tried end before the score falls. ``interval`` is that of
     ``factor``, None with fewer than five tuning seeds. ``shifted`` and ``widened`` compare the middle and the
-    factor with the baseline's; None where it has no window, and for the baseline itself.
+    factor with the baseline's, which open ends make a bound; None where it has no window, and for the
+    baseline itself.
     """
 
     low: Number
@@ -146,7 +150,10 @@ class Window(Config):
     factor: Number
     interval: tuple[Number, Number] | None = None
     shifted: Number | None = None
+    shifted_is: Bound = "exact"
     widened: Number | None = None
+    widened_is: Bound = "exact"
+    widened_interval: tuple[Number, Number] | None = None
 
 
 class RuleCurve(Config):
@@ -204,9 +211,9 @@ class Comparison(Config):
 
     ``task`` says in a sentence what was trained. ``rows`` begin with the baseline. ``chance`` is the score up
     to which nothing has been learned, None where the task does not say. ``seeds`` are those of the verdicts;
-    ``earlier`` ones were seen by an earlier look at fewer seeds, and decide nothing. ``score_on`` names the data
-    of the verdicts: a script may have no test data. ``tuning`` is None at given rates. ``environment`` is what
-    the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
+    ``earlier`` ones were seen by an earlier look at fewer seeds, and decide nothing. ``score_on`` names the
+    data of the verdicts: a script may have no test data. ``tuning`` is None at given rates. ``environment``
+    is what the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
     that differ when the same comparison is made again on the same machine.
     """
 
@@ -353,56 +360,11 @@ class NamedCandidate(Config):
     beta: Number
 
 
-class RacedCandidate(NamedCandidate):
-    """A candidate with its scores in the rungs; None where a run failed."""
-
-    first: Number | None = None
-    second: tuple[Number | None, ...] = ()
-
-
-class Reference(Config):
-    """What the winner of a tuning is compared with: its scores, and the winner minus them, seed by seed."""
-
-    name: str
-    scores: tuple[Number | None, ...]
-    mean: Number
-    std: Number
-    low: Number
-    high: Number
-    p: Number
-    n: Whole
-    verdict: Literal["better", "worse", "no difference"]
-
-
-class TuningCost(Config):
-    """What a tuning took, in steps of the optimizer, beside what it planned (see tune/budget.py)."""
-
-    steps: Whole
-    in_full: Whole
-    share: Number
-    total: Whole
-    probe: Whole
-    candidates: Whole
-    kept: Whole
-    first: Whole
-    second: Whole
-    final: Whole
-
-
-class FinalScores(Config):
-    """The winner's scores in the final, by seed."""
-
-    name: str
-    higher_is_better: bool
-    seeds: tuple[Whole, ...]
-    winner: tuple[Number | None, ...]
-
-
 class Tuned(Config):
-    """What came of a tuning.
+    """What came of a tuning; the comparison of the winner with the tuned baseline stands beside it.
 
-    ``line`` is what to copy into a training script, ``reasons`` are (subject, sentence). ``against`` are the
-    baseline and the matched control. ``probe`` and ``curve`` hold what the page draws.
+    ``line`` is what to copy into a training script, ``reasons`` are (subject, sentence), ``candidates`` begin
+    with the one that the paper's rule recommends. ``probe`` and ``curve`` hold what the page draws.
     """
 
     noun: ClassVar[str] = "tuning"
@@ -415,12 +377,8 @@ class Tuned(Config):
     line: str
     winner: NamedCandidate
     recommended: NamedCandidate
+    candidates: tuple[NamedCandidate, ...]
     reasons: tuple[tuple[str, str], ...]
-    cost: TuningCost
-    seconds: Number
-    score: FinalScores
-    against: tuple[Reference, ...]
-    raced: tuple[RacedCandidate, ...]  # best first
     probe: dict[str, Any]
     curve: dict[str, Any]
     command: tuple[str, ...]
