@@ -70,8 +70,10 @@ def _no(asked: Sequence[Row], comparison: Comparison) -> str:
     worse = [row.setting for row in judged if row.verdict == "worse"]
     text = (
         f"No difference: {best.setting} and {whom(comparison)} differ by {_by(best, comparison)} "
-        f"over {n} seeds."
+        f"over {n} seeds"
     )
+    reason = disagreement(best, comparison)
+    text += f"; {reason}." if reason else "."
     return text + (f" Worse: {', '.join(worse)}." if worse else "")
 
 
