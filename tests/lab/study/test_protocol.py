@@ -107,33 +107,35 @@ def tuned(truth, count, most):
     return trials
 
 
-@given(st.integers(-9, 9), st.integers(4, 8), st.integers(0, 3))
+@given(st.integers(-9, 9), st.integers(6, 9), st.integers(0, 3))
 def test_a_grid_grows_towards_a_peak_as_far_as_it_may(peak, count, most):
-    """One peak: the grid ends where neither of the two best rates is an edge, or at its limit."""
+    """One peak: the grid ends where none of the three best rates is an edge, or at its limit."""
     step = lambda rate: round(math.log(rate / 0.1, 3))  # noqa: E731
     trials = tuned(lambda rate: -abs(step(rate) - peak - 0.1), count, most)
     first, last = -((count - 1) // 2), count // 2
-    down = min(most, max(0, first - peak + 1))
-    up = min(most, max(0, peak + 2 - last))  # the step above the peak is the second best
+    down = min(
+        most, max(0, first - (peak - 2))
+    )  # the three best are the peak and the steps beside it
+    up = min(most, max(0, peak + 2 - last))
     assert sorted(map(step, trials)) == list(range(first - down, last + up + 1))
     assert sorted(trials) == list(grid(0.1, 25)[12 + first - down : 12 + last + up + 1])
 
 
-@given(st.lists(st.one_of(st.none(), st.integers(0, 4)), min_size=1, max_size=6))
+@given(st.lists(st.one_of(st.none(), st.integers(0, 5)), min_size=1, max_size=8))
 def test_growth_is_as_the_sentence_says(means):
-    following = growth(curve(*means), count=len(means))
+    trials = curve(*means)
+    following = growth(trials, count=len(means))
     bigger = grid(0.1, len(means) + 2)
     assert grid(0.1, len(means)) == bigger[1:-1]
     expected = []
-    for at, rate in ((0, bigger[0]), (-1, bigger[-1])):
-        others = [*means[1:], None] if at == 0 else [None, *means[:-1]]
-        numbers = [mean for mean in others if mean is not None]
-        if (
-            means[at] is not None
-            and len(set(means)) > 1
-            and means[at] not in means[1:-1]
-            and sum(mean > means[at] for mean in numbers) < 2
-        ):
+    for edge, rate in ((trials.rates[0], bigger[0]), (trials.rates[-1], bigger[-1])):
+        if edge not in trials.ranked:
+            continue
+        other = trials.rates[-1] if edge == trials.rates[0] else trials.rates[0]
+        nearer = abs(math.log(trials.best / edge)) < abs(math.log(trials.best / other)) - 1e-6
+        inner = [trials.means[inside] for inside in trials.rates[1:-1]]
+        above = [mean for mean in means if mean is not None and mean > trials.means[edge]]
+        if nearer and trials.means[edge] not in inner and len(above) < 3:
             expected.append(rate)
     assert following == tuple(expected)
 
@@ -144,11 +146,17 @@ def test_nothing_grows_where_nothing_is_to_be_gained():
     assert growth(curve(None, None, None), count=3) == ()
     assert growth(curve(math.inf, math.inf, math.inf, higher=False), count=3) == ()
     assert growth(curve(0.9), count=1) == ()
+    assert growth(curve(1, 3, 2), count=3) == ()  # the best is in the middle
     assert growth(curve(3, 2, 1, higher=False), count=3) == (0.9,)
     assert growth(curve(1, 2, 3), count=3, most=0) == ()
     assert growth(curve(1, 2, None, 3), count=4) == (2.7,)  # failed within, not at the edge
-    assert growth(curve(1, 2, 4, 3), count=4) == (2.7,)  # the second best
-    assert growth(curve(1, 3, 4, 2), count=4) == ()
+    assert growth(curve(0, 1, 2, 4, 3), count=5) == (2.7,)  # the second best
+    assert growth(curve(0, 1, 3, 4, 2), count=5) == (2.7,)  # the third
+    assert growth(curve(0, 2, 3, 4, 1), count=5) == ()
+    assert growth(curve(2, 0, 0, 4, 1), count=5) == (2.7,)
+    assert growth(curve(2, 0, 3, 4, 1), count=5) == ()
+    # the worst score of all, as all rates but one have it, is no third best
+    assert growth(curve(0, 0, 0, 1, 0), count=5) == ()
 
 
 SGD = ([0.90, 0.92, 0.91, 0.90], [0.89, 0.91, 0.92, 0.90])

@@ -15,14 +15,10 @@ from dataclasses import dataclass
 from gaf.common.errors import GafError
 from gaf.lab.study.statistics import LEVEL, Paired, Verdict, mean, paired, share_a_seed
 
-COUNT, RATIO, GROWTH = (
-    7,
-    3.0,
-    2,
-)  # rates of a grid, the factor between two, how many it grows a side
-SEED_OF_TUNING = (
-    4  # final seeds that a tuning seed stands for; the least at which simulations hold 5 %
-)
+COUNT, RATIO = 7, 3.0  # rates of a grid, and the factor between two
+GROWTH = 2  # rates that it grows a side at most
+NEAR_THE_BEST = 3  # an edge among so many best rates may hide a better one beyond
+SEED_OF_TUNING = 4  # final seeds that one tuning seed stands for, see judge_pair
 DIGITS = 12  # significant ones: rates and means closer than that are the same
 MOST_SEEDS = 100_000
 
@@ -150,30 +146,34 @@ class RateCurve:
 def growth(
     curve: RateCurve, count: int = COUNT, ratio: float = RATIO, most: int = GROWTH
 ) -> tuple[float, ...]:
-    """The rates to try next: one beyond an edge that is the best or the second best rate.
+    """The rates to try next: one beyond an edge among the three best rates, if the best is on its side.
 
-    The second counts, as two tuning seeds often take an inner rate for the best where the curve still
+    Not the best alone: on few tuning seeds an inner rate often passes for the best where the curve still
     rises. None is more than `most` steps beyond the grid of `count` rates that the curve began with. An edge
-    that an inner rate equals has nothing to gain, and neither have equal or infinite means.
+    that an inner rate equals has nothing to gain, and neither has one that diverged.
 
     Example:
-        >>> trials = dict(zip(grid(0.1, 3), ([0.5], [0.7], [0.9]), strict=True))
-        >>> growth(RateCurve.of(trials, 0.1, True), count=3)
-        (0.9,)
+        >>> trials = dict(zip(grid(0.1, 5), ([0.5], [0.6], [0.7], [0.9], [0.8]), strict=True))
+        >>> growth(RateCurve.of(trials, 0.1, True), count=5)
+        (2.7,)
     """
-    heights = curve.heights
-    if len(set(heights.values())) == 1:
+    heights, rates = curve.heights, curve.rates
+    if curve.best is None:
         return ()
-    sides = ((curve.rates[0], -1, (count - 1) // 2 + most), (curve.rates[-1], 1, count // 2 + most))
-    following = []
-    for edge, direction, limit in sides:
-        exponent = round(math.log(edge / curve.usual) / math.log(ratio))
-        better = sum(height > heights[edge] for height in heights.values())
-        equalled = any(heights[rate] == heights[edge] for rate in curve.rates[1:-1])
-        promising = math.isfinite(heights[edge]) and better <= 1 and not equalled
-        if promising and direction * exponent < limit:
-            following.append(_rate(curve.usual, ratio, exponent + direction))
-    return tuple(following)
+    # from the best rate to the low edge minus to the high one: below 0 on the low side
+    side = 2 * rates.index(curve.best) - (len(rates) - 1)
+    if side == 0:
+        return ()
+    low, high = (rates[0], -1, (count - 1) // 2), (rates[-1], 1, count // 2)
+    edge, direction, first = low if side < 0 else high
+    better = sum(height > heights[edge] for height in heights.values())
+    equalled = any(heights[rate] == heights[edge] for rate in rates[1:-1])
+    if not math.isfinite(heights[edge]) or better >= NEAR_THE_BEST or equalled:
+        return ()
+    exponent = round(math.log(edge / curve.usual) / math.log(ratio))
+    if direction * exponent >= first + most:
+        return ()
+    return (_rate(curve.usual, ratio, exponent + direction),)
 
 
 @dataclass(frozen=True)
