@@ -1,9 +1,9 @@
 """The protocol in numbers: a grid of rates for every rule, its two best rates, a verdict on fresh seeds.
 
-Every rule is tuned alike: rates a factor apart around its usual one, on tuning seeds and validation data; good
-rates at an edge make the grid grow. A rule tuned on a few seeds and tested against a differently tuned copy of
-itself is "different" too often, so final seeds run at the two best rates of each rule, a verdict has to hold
-at both, and the luck of tuning counts (docs/protocol.py simulates it). Nothing here trains or reads a file.
+Every rule is tuned alike: rates a factor apart around its usual one, on tuning seeds and validation data;
+good rates at an edge make the grid grow. A rule tuned on a few seeds and tested against a differently tuned
+copy of itself is "different" too often, so final seeds run at the two best rates of each rule, a verdict has
+to hold at both, and the luck of tuning counts (docs/protocol.py simulates it). Nothing here trains or reads.
 """
 
 from __future__ import annotations
