@@ -176,6 +176,24 @@ def test_validation_images_are_not_augmented(data_dir):
     assert torch.equal(whole_batch(held, epoch=1, seed=1)[0], whole_batch(held)[0])
 
 
+class Odd(Classification):
+    """The odd digits: a training source of its own in a task that derives from a built-in one."""
+
+    def __init__(self):
+        super().__init__(TaskConfig(**DIGITS))
+
+    def train_source(self):
+        whole = super().train_source()
+        return Subset(whole, (whole.targets % 2 == 1).nonzero()[:, 0])
+
+
+def test_a_derived_task_is_cut_in_its_own_source():
+    task = task_of(kind=f"{__name__}:Odd", **TUNING)
+    labels = [whole_batch(part)[1] for part in (task.training_part(), task.scored_part())]
+    assert (torch.cat(labels) % 2 == 1).all()
+    assert sum(map(len, labels)) == len(task.train_source())
+
+
 # --- what is refused ---
 
 
