@@ -225,7 +225,7 @@ def _conclude(
         seeds=seeds.new,
         earlier=seeds.earlier,
         baseline=baseline,
-        rows=judge(entries, finals, seeds.new),
+        rows=judge(entries, finals, seeds.new, len(tuning.seeds) if tuning else 0),
         runs=tuple(
             run for name, runs in finals.items() for run in _references(folder, name, runs, seeds)
         ),
