@@ -184,8 +184,8 @@ class Tuning(Config):
         rates: how many the grid has, ``ratio`` apart.
         validation: the share of the training data that is the validation data.
         within: how far below the baseline's best score a window reaches, in units of the score.
-        threshold: the score that a window asks for; None where the baseline learned nothing: then there are no
-            windows.
+        threshold: the score that a window asks for; None where the baseline learned nothing; then
+            there are no windows.
         curves: by setting.
     """
 
