@@ -245,6 +245,8 @@ def spelled(f: gaf.Activation) -> str:
     Example:
         >>> spelled(gaf.Arctan(0.1, 20.0)), spelled(gaf.Auto()), spelled(gaf.Auto(0.1, decay=0.9))
         ('arctan(0.1, 20)', 'auto', 'auto(0.1, decay=0.9)')
+        >>> spelled(gaf.Auto(function="line"))
+        'auto(function=line)'
         >>> spelled(gaf.Tanh(0.2, 10) + gaf.Log())
         'tanh(0.2, 10) + log(0.1, 20)'
     """
@@ -253,7 +255,8 @@ def spelled(f: gaf.Activation) -> str:
     if not isinstance(f, Adaptive):
         return f"{f.name}({', '.join(map(short, f.params))})"
     given = [
-        (f"{field.name}=" if field.name != "step" else "") + short(value)
+        (f"{field.name}=" if field.name != "step" else "")
+        + (value if isinstance(value, str) else short(value))
         for field, value in zip(fields(f), f.params, strict=True)
         if value != field.default
     ]
