@@ -129,7 +129,7 @@ def parse(text: str) -> Activation:
     if not isinstance(text, str):
         raise TypeError(f"name a function by a string such as 'arctan(0.1, 20)', got {text!r}")
     try:
-        calls = [_read(node) for node in _terms(ast.parse(text.strip(), mode="eval").body)]
+        calls = [read_call(node) for node in _terms(ast.parse(text.strip(), mode="eval").body)]
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise GafError(
             f"cannot read {text!r}: write a name and numbers, such as 'arctan(0.1, 20)'"
@@ -155,7 +155,7 @@ def _terms(node: ast.expr) -> list[ast.expr]:
     return [node]
 
 
-def _read(node: ast.expr) -> tuple[str, list[object], dict[str, object]]:
+def read_call(node: ast.expr) -> tuple[str, list[object], dict[str, object]]:
     """Name, arguments and keywords of a call of a plain name with literals; nothing is evaluated."""
     call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
     args = [ast.literal_eval(arg) for arg in call.args]
