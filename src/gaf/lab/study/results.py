@@ -10,7 +10,13 @@ import datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from gaf.common.errors import GafError
 from gaf.common.files import write_json
@@ -18,14 +24,18 @@ from gaf.lab.engine import config as configs
 from gaf.lab.engine.config import Config, Number, Whole
 
 Kind = Literal["baseline", "tuned", "control", "function", "rule"]  # "tuned": in older records
+Rate = Annotated[Number, Field(gt=0, allow_inf_nan=False)]  # a learning rate
+
+
+Bound = Literal["exact", "at least", "at most", "unknown"]
 
 
 class Difference(Config):
     """A setting minus another one, over the seeds on which both ran to the end.
 
-    ``low`` and ``high`` end the 95 % interval of this difference by itself, and ``p_alone`` is its p-value; where
-    rates were tuned, ``p`` is that of the verdict of two rates; ``p_corrected`` allows for all differences of
-    the table.
+    ``low`` and ``high`` end the 95 % interval of this difference by itself, and ``p_alone`` is its p-value;
+    where rates were tuned, ``p`` is that of the verdict of two rates; ``p_corrected`` allows for all
+    differences of the table.
     """
 
     against: str
@@ -97,8 +107,8 @@ class Row(Config):
     verdict: Literal["baseline", "better", "worse", "no difference", "nothing learned", "failed"]
     sentence: str
     activated: bool = False
-    rate: Number | None = None
-    second_rate: Number | None = None
+    rate: Rate | None = None
+    second_rate: Rate | None = None
     second_scores: tuple[Number | None, ...] = ()
     earlier: tuple[Number | None, ...] = ()
 
@@ -125,7 +135,7 @@ class Trial(Config):
     ``refined`` beside the end of the window. The last does not take part in the choice of a rate.
     """
 
-    rate: Number
+    rate: Rate
     part: Literal["grid", "grown", "refined"]
     scores: tuple[Number | None, ...]
     mean: Number | None
@@ -139,14 +149,17 @@ class Window(Config):
     factor with the baseline's; None where it has no window, and for the baseline itself.
     """
 
-    low: Number
-    high: Number
+    low: Rate
+    high: Rate
     open_low: bool
     open_high: bool
     factor: Number
     interval: tuple[Number, Number] | None = None
     shifted: Number | None = None
+    shifted_is: Bound = "exact"
     widened: Number | None = None
+    widened_is: Bound = "exact"
+    widened_interval: tuple[Number, Number] | None = None
 
 
 class RuleCurve(Config):
@@ -161,12 +174,17 @@ class RuleCurve(Config):
         best_of: the expected validation score of the best of k rates of the grid, k = 1, 2, ...
     """
 
-    usual: Number
-    trials: tuple[Trial, ...]
-    chosen: Number | None
-    second: Number | None
+    usual: Rate
+    trials: Annotated[tuple[Trial, ...], Field(min_length=1)]
+    chosen: Rate | None
+    second: Rate | None
     window: Window | None
     best_of: tuple[Number, ...]
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether the rule has a learning rate to tune."""
+        return len(self.trials) > 1
 
 
 class Tuning(Config):
@@ -204,9 +222,9 @@ class Comparison(Config):
 
     ``task`` says in a sentence what was trained. ``rows`` begin with the baseline. ``chance`` is the score up
     to which nothing has been learned, None where the task does not say. ``seeds`` are those of the verdicts;
-    ``earlier`` ones were seen by an earlier look at fewer seeds, and decide nothing. ``score_on`` names the data
-    of the verdicts: a script may have no test data. ``tuning`` is None at given rates. ``environment`` is what
-    the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
+    ``earlier`` ones were seen by an earlier look at fewer seeds, and decide nothing. ``score_on`` names the
+    data of the verdicts: a script may have no test data. ``tuning`` is None at given rates. ``environment``
+    is what the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
     that differ when the same comparison is made again on the same machine.
     """
 
@@ -230,11 +248,21 @@ class Comparison(Config):
     environment: dict[str, JsonValue]
     created: str  # ISO 8601, UTC
 
+    @field_validator("tuning", mode="wrap")
+    @classmethod
+    def _of_old(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        """Older records have one tuned setting, and no curve of it."""
+        if not isinstance(value, dict):
+            return validate(value)
+        return None if "tried" in value else configs.read(value, Tuning)
+
     @model_validator(mode="after")
     def _whole(self) -> Comparison:
         names = [row.setting for row in self.rows]
         if len({*names}) < len(names):
             raise GafError("a setting has two rows")
+        if self.tuning and {*names} - {*self.tuning.curves}:
+            raise GafError("a setting has no curve over the learning rate")
         if any(len(row.scores) != len(self.seeds) for row in self.rows):
             raise GafError("a row does not have a score for each seed")
         return self
