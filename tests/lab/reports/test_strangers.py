@@ -31,12 +31,13 @@ from gaf.lab.study.compare import read as read_comparison
 from gaf.lab.study.grid import RUNS
 from gaf.lab.study.grid import places as run_places
 from gaf.lab.study.landscape import reached
-from gaf.lab.study.results import Comparison, Filled, Tuning
+from gaf.lab.study.results import Comparison, Filled
 from gaf.lab.study.table.fill import fill
 from gaf.lab.study.table.plan import make
 from tests.lab.engine.tiny import tiny_config
 from tests.lab.reports.example import BASELINE, ORDINARY, Setting, example, write_run
 from tests.lab.reports.hostile import VALUES, Place, changed, places
+from tests.lab.reports.tuned import small_tuning
 
 ARCTAN = "arctan(0.1, 20)@momentum"
 SENTENCE = 3000  # characters, a path among them
@@ -69,9 +70,8 @@ def compared(folder: Path) -> tuple[list[Path], Callable[[], None]]:
         BASELINE: Setting("baseline", (0.9, 0.0)),
         ARCTAN: Setting("function", (0.95, None), BASELINE, "arctan(0.1, 20)"),
     }
-    tuning = Tuning(seeds=(1000,), tried={"x1": 0.5, "x3": None}, chosen="x1")
     found = example(folder, settings, seeds=(0, 1))
-    results.write(found.model_copy(update={"tuning": tuning}), folder)
+    results.write(found.model_copy(update={"tuning": small_tuning(settings)}), folder)
     files = [folder / "comparison.json", folder / "runs" / "1-0" / "metrics.jsonl"]
     return [*files, folder / "runs" / "1-0" / "config.json"], lambda: all_of(
         read_comparison(folder), folder

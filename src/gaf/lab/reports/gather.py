@@ -58,9 +58,7 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
         chance=outcome.result.chance,
         seeds=seeds,
         baseline=entries[0].name,
-        rows=judge(
-            entries, {name: Finals(several) for name, several in outcomes.items()}, seeds
-        ),
+        rows=judge(entries, {name: Finals(several) for name, several in outcomes.items()}, seeds),
         runs=tuple(
             RunRef(
                 setting=entry.name,

@@ -20,6 +20,7 @@ DASHES = {
     "tuned": ("dashdot", "7 3 2 3"),
     "rule": ("dot", "2 3"),
 }
+LEVEL = ("dash", "7 4")  # of a rule without a learning rate, a level line over all rates
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,12 @@ class Style:
 def styles(comparison: Comparison) -> dict[str, Style]:
     """A style for each setting: those of one kind differ in colour, those of one colour in the line."""
     colours, first = _colours(comparison), _shown_first(comparison)
+    curves = comparison.tuning.curves if comparison.tuning else {}
     looks = {}
     for row in comparison.rows:
         is_baseline = row.kind == "baseline"
-        dash, dasharray = DASHES[row.kind]
+        curve = curves.get(row.setting)
+        dash, dasharray = LEVEL if curve and not curve.has_rate else DASHES[row.kind]
         looks[row.setting] = Style(
             colour=colours[row.setting],
             dash=dash,

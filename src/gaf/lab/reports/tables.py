@@ -57,6 +57,7 @@ class Column(Generic[RowT]):
         verdict: "better", "worse" and the like, which colours the entry.
         difference: drawn beside the entry on a page.
         heads_row: whether it names the row.
+        reason: why the entry is not what others of the row suggest; below the entry, on a page alone.
     """
 
     title: str
@@ -67,6 +68,7 @@ class Column(Generic[RowT]):
     verdict: Callable[[RowT], str] = lambda row: ""
     difference: Callable[[RowT], Difference | None] = lambda row: None
     heads_row: bool = False
+    reason: Callable[[RowT], str] = lambda row: ""
 
     def entry(self, row: RowT) -> str:
         """Text and note on one line."""
@@ -161,6 +163,8 @@ class TerminalTable:
         if wide:
             return Text(one_line(column.entry(row)), style)
         lines = [column.text(row)]
+        if column.heads_row:  # a name such as arctan(0.1, 20)@momentum takes two lines
+            lines = re.split("(?=@)", column.text(row))
         if not self.table.dropped_notes and column.note(row):
             lines.append(column.note(row))
         return Text("\n".join(map(one_line, lines)), style)
