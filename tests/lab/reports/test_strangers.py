@@ -22,6 +22,7 @@ from gaf.lab.engine.folder import IDENTITY
 from gaf.lab.engine.run import train
 from gaf.lab.reports import page, table_page, tables
 from gaf.lab.reports.comparison_table import comparison_table
+from gaf.lab.reports.comparison_terminal import TerminalComparison
 from gaf.lab.reports.gather import gather
 from gaf.lab.reports.history import histories
 from gaf.lab.reports.paper_table import paper_table
@@ -57,6 +58,7 @@ def all_of(compared: Comparison, folder: Path) -> None:
     """The page and every text of a comparison."""
     page.render(compared, histories(compared, folder))
     every_text(comparison_table(compared))
+    Console(file=io.StringIO(), width=80).print(TerminalComparison(compared))
 
 
 def every_text(table: tables.ResultTable) -> None:

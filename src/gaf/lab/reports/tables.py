@@ -145,7 +145,9 @@ class TerminalTable:
 
     def _drawn(self, columns: Iterable[Column[Any]], wide: bool) -> Table:
         title = Text(one_line(self.table.title))
-        drawn = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+        drawn = Table(
+            title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=not wide
+        )
         for column in columns:
             head = one_line(column.title)
             if not (wide or self.table.dropped_notes):
