@@ -12,17 +12,15 @@ import math
 import reprlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 
@@ -31,7 +29,7 @@ from gaf.common.errors import GafError
 from gaf.common.files import check_texts, number, read_whole
 from gaf.common.texts import did_you_mean
 from gaf.functions import Adaptive, as_activation
-from gaf.lab.tasks.base import Config, Share, TaskConfig
+from gaf.lab.tasks.base import Config, GrownConfig, Share, TaskConfig
 from gaf.optim.factory import OURS
 from gaf.optim.settings import placement_of
 
@@ -65,8 +63,8 @@ SENTENCE = 1000  # characters
 FREE = ("task.data_options.", "task.model_options.", "task.options.")  # dicts of a task's own keys
 LENGTHS = ("epochs", "iterations")  # a run has one of them
 
-# Not every rule's. The later ones are written only where they are set: a run from before them is found again.
-LATER_KEYS = {"decoupled_weight_decay", "eps_hat"}
+# Not every rule's.
+LATER_KEYS = frozenset({"decoupled_weight_decay", "eps_hat"})
 OWN_KEYS = {"momentum", "dampening", "nesterov", "betas", "eps", "amsgrad", *LATER_KEYS}
 
 LION_BETAS: tuple[float, float] = inspect.signature(OURS["lion"]).parameters["betas"].default
@@ -74,13 +72,15 @@ LION_BETAS: tuple[float, float] = inspect.signature(OURS["lion"]).parameters["be
 C = TypeVar("C", bound="Config")
 
 
-class OptimizerConfig(Config):
+class OptimizerConfig(GrownConfig):
     """The update rule. A key that the rule does not have (betas of SGD) keeps its default.
 
     ``activation`` is written as :func:`gaf.parse` reads it, or ``auto``. Before it comes what else is done to
     gradients: ``centralize`` takes from each output's weights the mean of their gradient (Yong et al., 2020),
     clipping is by value or by norm, ``normalize`` gives all gradients together this very norm.
     """
+
+    later_keys: ClassVar[frozenset[str]] = LATER_KEYS
 
     name: Literal["sgd", "adam", "adamw", "lion"] = "sgd"
     lr: Positive = 0.1
@@ -99,11 +99,6 @@ class OptimizerConfig(Config):
     clip_norm: Positive | None = None
     normalize: Positive | None = None
     centralize: bool = False
-
-    @model_serializer(mode="wrap")
-    def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        unset = [key for key in LATER_KEYS if not getattr(self, key)]
-        return {key: value for key, value in dump(self).items() if key not in unset}
 
     @model_validator(mode="after")
     def _consistent(self) -> OptimizerConfig:

@@ -95,7 +95,7 @@ class Training(Record):
 
 
 class Testing(Record):
-    """The metrics on the test set, by name."""
+    """The metrics on the test or the validation data, by name."""
 
     __pydantic_extra__: dict[str, Number]  # type: ignore[assignment]
 
@@ -110,7 +110,12 @@ class Gradients(Record):
     histogram: dict[Edge, Part] = Field(default_factory=dict)
 
 
-KINDS: dict[str, type[Record]] = {"train": Training, "test": Testing, "gradients": Gradients}
+SCORED = ("test", "validation")  # of these two a run has one
+KINDS: dict[str, type[Record]] = {
+    "train": Training,
+    **dict.fromkeys(SCORED, Testing),
+    "gradients": Gradients,
+}
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

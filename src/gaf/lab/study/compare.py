@@ -1,8 +1,8 @@
-"""The comparison: every rule at its own best learning rate, judged seed by seed against the tuned baseline."""
+"""The comparison: every rule at its own best learning rate, judged by seed against the tuned baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -27,6 +27,8 @@ from gaf.lab.study.results import Comparison, Cost, RunRef, Tuning
 from gaf.lab.study.tuning import tune_rates
 from gaf.lab.study.words import sentences
 
+COMPARISON = "comparison"  # the folder of a comparison, within that of what it is a part of
+
 
 def compare(
     plan: Plan,
@@ -34,8 +36,18 @@ def compare(
     executor: Executor,
     watch: Watch | None = None,
     command: Sequence[str] = (),
+    finalists: Callable[[Sequence[Entry], Tuning, bool], Sequence[str]] | None = None,
 ) -> Comparison:
     """Run what is not finished yet in the folder, judge all of it, and write ``comparison.json`` there.
+
+    Args:
+        plan: what to compare.
+        folder: of the comparison.
+        executor: trains runs.
+        watch: shows them on their way.
+        command: that asked for it.
+        finalists: names the settings that go on to the final, beside the baseline and their controls, given
+            all of them, the tuning, and whether a higher score is better; unset, all do.
 
     Raises:
         GafError: the folder holds something else, or no run of the baseline came to an end.
@@ -46,10 +58,23 @@ def compare(
     with folders.locked(folder):
         entries, seeds = plan.entries(), look(plan, folder)
         tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, [])
+        if finalists and tuning:
+            entries = _chosen(entries, finalists(entries, tuning, _higher_is_better(tried)))
         finals = _finals(plan, entries, tuning, seeds, trainer)
         comparison = _conclude(plan, folder, entries, finals, seeds, tuning, tried, command)
         results.write(comparison, folder)
     return comparison
+
+
+def _chosen(entries: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
+    """The baseline, the settings of these names, and their controls."""
+    stay = {entries[0].name, *names}
+    stay |= {entry.control for entry in entries if entry.name in stay and entry.control}
+    return [entry for entry in entries if entry.name in stay]
+
+
+def _higher_is_better(outcomes: Sequence[Outcome]) -> bool:
+    return next((one.result.higher_is_better for one in outcomes if one.result), True)
 
 
 @dataclass(frozen=True)
@@ -68,18 +93,17 @@ def look(plan: Plan, folder: Path) -> Seeds:
     """The seeds of this look.
 
     A larger number of seeds after a verdict is a new look: who goes on until a verdict pleases is right too
-    often by chance. So only the seeds that nobody has seen decide. The same number again is the same look.
+    often by chance. So only the seeds that nobody has seen decide. The same number again, or a smaller one,
+    is the same look.
     """
     if not (folder / Comparison.file).is_file():
         return Seeds(plan.seeds)
     before = results.read(folder, Comparison)
+    if (before.tuning is None) != (plan.tuning is None):
+        return Seeds(plan.seeds)  # another question
     used = (*before.earlier, *before.seeds)
     new = tuple(seed for seed in plan.seeds if seed not in used)
-    if set(plan.seeds) == set(used):
-        return Seeds(before.seeds, before.earlier)
-    if not new or (before.tuning is None) != (plan.tuning is None):
-        return Seeds(plan.seeds)
-    return Seeds(new, tuple(seed for seed in used if seed in plan.seeds))
+    return Seeds(new, used) if new else Seeds(before.seeds, before.earlier)
 
 
 @dataclass(frozen=True)
@@ -95,7 +119,9 @@ class Trainer:
     ) -> dict[str, list[Outcome]]:
         """What came of runs, by setting; one after the other of each setting, so that all get on alike."""
         self.watch.phase(title)
-        self.watch.settings({digest(run): name for name, several in runs.items() for run in several})
+        self.watch.settings(
+            {digest(run): name for name, several in runs.items() for run in several}
+        )
         order = _in_turn(runs.values())
         outcomes = run_grid(order, self.folder / RUNS, self.executor, self.watch)
         return {name: [outcomes[digest(run)] for run in several] for name, several in runs.items()}
@@ -214,9 +240,7 @@ def _references(folder: Path, name: str, finals: Finals, seeds: Seeds) -> list[R
     ]
 
 
-def _reference(
-    folder: Path, name: str, seed: int, outcome: Outcome, rate: float | None
-) -> RunRef:
+def _reference(folder: Path, name: str, seed: int, outcome: Outcome, rate: float | None) -> RunRef:
     result = outcome.result
     return RunRef(
         setting=name,
@@ -230,7 +254,7 @@ def _reference(
 
 
 def _cost(tried: Sequence[Outcome], finals: Sequence[Finals]) -> Cost:
-    judged = [outcome for one in finals for outcome in one.every]
+    judged = [outcome for one in finals for outcome in (*one.outcomes, *one.second_outcomes)]
     ended = [outcome.result for outcome in (*tried, *judged) if outcome.result]
     return Cost(
         trials=len(tried),

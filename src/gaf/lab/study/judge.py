@@ -1,4 +1,4 @@
-"""From runs to rows: scores, and differences seed by seed. What they say in words is in :mod:`gaf.lab.study.words`."""
+"""From runs to rows: scores, and differences seed by seed; :mod:`gaf.lab.study.words` says what they mean."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def history(outcome: Outcome) -> History:
     tests = [
         (entry["step"], entry[result.score_name])
         for entry in records
-        if entry["kind"] == "test" and result.score_name in entry
+        if entry["kind"] in record.SCORED and result.score_name in entry
     ]
     trained = [entry for entry in records if entry["kind"] == "train"]
     gap = None
@@ -115,7 +115,9 @@ class RunTable:
         ended = [run.result for runs in finals.values() for run in runs.outcomes if run.result]
         self.higher_is_better = ended[0].higher_is_better if ended else True
         self.histories = {
-            name: [None if outcome.result is None else history(outcome) for outcome in runs.outcomes]
+            name: [
+                None if outcome.result is None else history(outcome) for outcome in runs.outcomes
+            ]
             for name, runs in finals.items()
         }
         pairs = {
@@ -184,7 +186,9 @@ class RunTable:
         )
 
     def _at_chance(self, name: str) -> bool:
-        return at_chance([outcome.result for outcome in self.finals[name].outcomes if outcome.result])
+        return at_chance(
+            [outcome.result for outcome in self.finals[name].outcomes if outcome.result]
+        )
 
     def _steps_to_baseline(self, name: str) -> list[float]:
         """For each seed the step of the first test that was as good as the baseline's last; inf for never."""

@@ -23,7 +23,9 @@ from gaf.lab.study.settings import (
 # What any answer to "does it help?" has to stand beside, two functions, and Auto.
 SETTINGS = ("clip-norm-1", "adam", "arctan(0.1, 20)", "tanh(0.1, 20)", "auto")
 SEEDS = 5
-FIRST_TUNING_SEED = 1000  # of the trials: a rate chosen on the table's own seeds would look too good on them
+FIRST_TUNING_SEED = (
+    1000  # of the trials: a rate chosen on the table's own seeds would look too good on them
+)
 AT_END = 10_000_000  # steps between two checkpoints: a run that takes seconds needs one at its end
 CNN_EPOCHS = 8  # of the recipe's 20
 CNN_MONITOR = 40  # steps of 184: often enough for curves, and 3 % of the time a step takes

@@ -30,6 +30,9 @@ Rate = Annotated[Number, Field(gt=0, allow_inf_nan=False)]  # a learning rate
 Bound = Literal["exact", "at least", "at most", "unknown"]
 
 
+Bound = Literal["exact", "at least", "at most", "unknown"]
+
+
 class Difference(Config):
     """A setting minus another one, over the seeds on which both ran to the end.
 
@@ -146,7 +149,8 @@ class Window(Config):
 
     An end is open where the rates that were tried end before the score falls. ``interval`` is that of
     ``factor``, None with fewer than five tuning seeds. ``shifted`` and ``widened`` compare the middle and the
-    factor with the baseline's; None where it has no window, and for the baseline itself.
+    factor with the baseline's, which open ends make a bound; None where it has no window, and for the
+    baseline itself.
     """
 
     low: Rate
@@ -381,56 +385,11 @@ class NamedCandidate(Config):
     beta: Number
 
 
-class RacedCandidate(NamedCandidate):
-    """A candidate with its scores in the rungs; None where a run failed."""
-
-    first: Number | None = None
-    second: tuple[Number | None, ...] = ()
-
-
-class Reference(Config):
-    """What the winner of a tuning is compared with: its scores, and the winner minus them, seed by seed."""
-
-    name: str
-    scores: tuple[Number | None, ...]
-    mean: Number
-    std: Number
-    low: Number
-    high: Number
-    p: Number
-    n: Whole
-    verdict: Literal["better", "worse", "no difference"]
-
-
-class TuningCost(Config):
-    """What a tuning took, in steps of the optimizer, beside what it planned (see tune/budget.py)."""
-
-    steps: Whole
-    in_full: Whole
-    share: Number
-    total: Whole
-    probe: Whole
-    candidates: Whole
-    kept: Whole
-    first: Whole
-    second: Whole
-    final: Whole
-
-
-class FinalScores(Config):
-    """The winner's scores in the final, by seed."""
-
-    name: str
-    higher_is_better: bool
-    seeds: tuple[Whole, ...]
-    winner: tuple[Number | None, ...]
-
-
 class Tuned(Config):
-    """What came of a tuning.
+    """What came of a tuning; the comparison of the winner with the tuned baseline stands beside it.
 
-    ``line`` is what to copy into a training script, ``reasons`` are (subject, sentence). ``against`` are the
-    baseline and the matched control. ``probe`` and ``curve`` hold what the page draws.
+    ``line`` is what to copy into a training script, ``reasons`` are (subject, sentence), ``candidates`` begin
+    with the one that the paper's rule recommends. ``probe`` and ``curve`` hold what the page draws.
     """
 
     noun: ClassVar[str] = "tuning"
@@ -443,12 +402,8 @@ class Tuned(Config):
     line: str
     winner: NamedCandidate
     recommended: NamedCandidate
+    candidates: tuple[NamedCandidate, ...]
     reasons: tuple[tuple[str, str], ...]
-    cost: TuningCost
-    seconds: Number
-    score: FinalScores
-    against: tuple[Reference, ...]
-    raced: tuple[RacedCandidate, ...]  # best first
     probe: dict[str, Any]
     curve: dict[str, Any]
     command: tuple[str, ...]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -68,6 +68,7 @@ class Setting:
     kind: Kind
     config: RunConfig
     factor: float = 1.0
+    has_rate: bool = True
 
 
 def split(texts: Iterable[str]) -> list[str]:
@@ -130,7 +131,7 @@ def make(base: RunConfig, text: str) -> Setting:
         config = config.model_copy(update={"optimizer": rule})
         names.append(name)
     kind = "baseline" if config.optimizer == base.optimizer else kind_of(config.optimizer)
-    return Setting(" + ".join(names), kind, config)
+    return Setting(" + ".join(names), kind, config, has_rate=not config.optimizer.sets_itself)
 
 
 def _with_sums(parts: list[str]) -> list[str]:
@@ -170,11 +171,25 @@ def control(setting: Setting) -> Setting:
     return Setting(f"control({setting.name})", "control", config)
 
 
-def at_rate(base: RunConfig, factor: float) -> Setting:
-    """The baseline with its learning rate times a factor."""
-    rule = base.optimizer.model_copy(update={"lr": base.optimizer.lr * factor})
-    config = base.model_copy(update={"optimizer": rule})
-    return Setting(f"lr x{factor:g}", "rule", config, factor)
+def at_rate(setting: Setting, rate: float) -> Setting:
+    """The setting at another learning rate."""
+    rule = setting.config.optimizer.model_copy(update={"lr": rate})
+    return replace(setting, config=setting.config.model_copy(update={"optimizer": rule}))
+
+
+def baseline(base: RunConfig) -> Setting:
+    return Setting(base.optimizer.name, "baseline", base)
+
+
+def controls(setting: Setting) -> list[Setting]:
+    rule = setting.config.optimizer
+    if not rule.has_control:
+        return []
+    matched = control(setting)
+    other = matched.config.optimizer.model_copy(
+        update={"lr": rule.lr, "activation": rule.activation, "placement": rule.placement}
+    )
+    return [] if other == rule else [matched]
 
 
 def without_function(base: RunConfig) -> tuple[RunConfig, list[str]]:

@@ -6,14 +6,23 @@ usable rates, one rate beside each of its ends. The last are for the picture and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.study import protocol, results
 from gaf.lab.study.grid import Outcome
 from gaf.lab.study.judge import Entry
-from gaf.lab.study.plan import Plan, TuningPlan
+from gaf.lab.study.plan import Plan
+from gaf.lab.study.rates import (
+    best_of,
+    refinements,
+    shift_and_widening,
+    threshold_of,
+    window,
+    window_intervals,
+)
 from gaf.lab.study.results import RuleCurve, Trial, Tuning
 
 # Runs by setting, to what came of them by setting.
@@ -43,7 +52,7 @@ class RuleTrials:
 
 
 def tune_rates(plan: Plan, entries: Sequence[Entry], train: Train) -> tuple[Tuning, list[Outcome]]:
-    """The curve of every rule, and what came of all trials."""
+    """The curve of every rule, and what came of all trials: by rule and by rate."""
     tuning = plan.tuning
     assert tuning is not None
     rules = [RuleTrials(entry) for entry in entries]
@@ -51,13 +60,18 @@ def tune_rates(plan: Plan, entries: Sequence[Entry], train: Train) -> tuple[Tuni
     def add(title: str, part: str, rates: Mapping[str, Sequence[float]]) -> None:
         """Try these rates, by setting."""
         asked = {
-            rule.entry.name: {rate: plan.trials(rule.entry.setting, rate) for rate in rates[rule.entry.name]}
+            rule.entry.name: {
+                rate: plan.trials(rule.entry.setting, rate) for rate in rates[rule.entry.name]
+            }
             for rule in rules
             if rates.get(rule.entry.name)
         }
         if not asked:
             return
-        flat = {name: [run for runs in by_rate.values() for run in runs] for name, by_rate in asked.items()}
+        flat = {
+            name: [run for runs in by_rate.values() for run in runs]
+            for name, by_rate in asked.items()
+        }
         outcomes = train(title, flat)
         for rule in rules:
             left = iter(outcomes.get(rule.entry.name, ()))
@@ -80,10 +94,13 @@ def tune_rates(plan: Plan, entries: Sequence[Entry], train: Train) -> tuple[Tuni
         and (more := protocol.growth(rule.curve(higher), tuning.rates, tuning.ratio))
     }:
         add("tuning, beyond the edge", "grown", grown)
-    within, threshold = _threshold(rules[0].curve(higher), tuning)
+    # from the rates of the budget: what refines a window does not move it
+    baseline = rules[0].curve(higher)
+    within = tuning.within * point(baseline)
+    threshold = threshold_of(baseline, within)
     if threshold is not None:
         refined = {
-            rule.entry.name: protocol.refinements(rule.curve(higher), threshold)
+            rule.entry.name: refinements(rule.curve(higher), threshold, tuning.ratio)
             for rule in rules
             if rule.entry.setting.has_rate
         }
@@ -97,7 +114,9 @@ def tune_rates(plan: Plan, entries: Sequence[Entry], train: Train) -> tuple[Tuni
         threshold=threshold,
         curves=_curves(rules, higher, within, threshold),
     )
-    outcomes = [one for rule in rules for several in rule.outcomes.values() for one in several]
+    outcomes = [
+        one for rule in rules for rate in sorted(rule.outcomes) for one in rule.outcomes[rate]
+    ]
     return found, outcomes
 
 
@@ -113,21 +132,14 @@ def _higher_is_better(rules: Sequence[RuleTrials]) -> bool:
     return first.higher_is_better if first else True
 
 
-def _threshold(baseline: protocol.RateCurve, tuning: TuningPlan) -> tuple[float, float | None]:
-    """How far a window reaches in units of the score, and the score it asks for."""
-    best = baseline.means[baseline.best] if baseline.best is not None else None
-    if best is None:
-        return tuning.within, None
-    within = tuning.within * protocol.point(baseline)
-    return within, best - within if baseline.higher_is_better else best + within
-
-
 def _curves(
     rules: Sequence[RuleTrials], higher: bool, within: float, threshold: float | None
 ) -> dict[str, RuleCurve]:
-    baseline = rules[0].curve(higher)
+    baseline = rules[0].curve(higher)  # with its refined rates
     return {
-        rule.entry.name: _curve(rule, baseline if rule is not rules[0] else None, higher, within, threshold)
+        rule.entry.name: _curve(
+            rule, baseline if rule is not rules[0] else None, higher, within, threshold
+        )
         for rule in rules
     }
 
@@ -140,9 +152,9 @@ def _curve(
     threshold: float | None,
 ) -> RuleCurve:
     whole, chosen_from = rule.curve(higher), rule.curve(higher, "grid", "grown")
-    window = None
+    good = None
     if threshold is not None and rule.entry.setting.has_rate:
-        window = _window(whole, baseline, within, threshold)
+        good = _window(whole, baseline, within, threshold)
     return RuleCurve(
         usual=rule.usual,
         trials=tuple(
@@ -156,26 +168,42 @@ def _curve(
         ),
         chosen=chosen_from.best,
         second=chosen_from.second,
-        window=window,
-        best_of=protocol.best_of(rule.curve(higher, "grid")),
+        window=good,
+        best_of=_best_of(rule.curve(higher, "grid")),
     )
 
 
+def _best_of(curve: protocol.RateCurve) -> tuple[float, ...]:
+    means = list(curve.means.values())
+    return best_of(means, curve.higher_is_better) if any(mean is not None for mean in means) else ()
+
+
+def point(curve: protocol.RateCurve) -> float:
+    """What a point is: a hundredth of a share such as an accuracy, else 1 % of the curve's best mean."""
+    scores = [score for several in curve.scores for score in several if score is not None]
+    if curve.higher_is_better and all(0 <= score <= 1 for score in scores):
+        return 0.01
+    best = None if curve.best is None else curve.means[curve.best]
+    return 0.01 * abs(best) if best is not None and math.isfinite(best) else 0.01
+
+
 def _window(
-    curve: protocol.RateCurve, baseline: protocol.RateCurve | None, within: float, threshold: float
+    curve: protocol.RateCurve,
+    baseline: protocol.RateCurve | None,
+    within: float,
+    threshold: float,
 ) -> results.Window | None:
-    span = protocol.window(curve, threshold)
-    if span is None:
+    """The window of a rule, and how it differs from the baseline's."""
+    own = window(curve, threshold)
+    if own is None:
         return None
-    reference = protocol.window(baseline, threshold) if baseline else None
-    change = protocol.change(span, reference) if reference else None
+    intervals = window_intervals(curve, baseline or curve, within)
+    reference = window(baseline, threshold) if baseline else None
+    change = shift_and_widening(own, reference) if reference else None
     return results.Window(
-        low=span.low,
-        high=span.high,
-        open_low=span.open_low,
-        open_high=span.open_high,
-        factor=span.factor,
-        interval=protocol.window_interval(curve, baseline or curve, within),
-        shifted=change.shifted if change else None,
-        widened=change.widened if change else None,
+        **asdict(own),
+        factor=own.factor,
+        interval=intervals.factor if intervals else None,
+        **(asdict(change) if change else {}),
+        widened_interval=intervals.widened if intervals and change else None,
     )

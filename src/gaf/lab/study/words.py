@@ -62,8 +62,10 @@ def _no(asked: Sequence[Row], comparison: Comparison) -> str:
         )
     best = min(
         (row for row in judged if row.verdict != "worse"),
-        key=lambda row: -(row.vs_baseline.mean if row.vs_baseline else 0)
-        * (1 if comparison.higher_is_better else -1),
+        key=lambda row: (
+            -(row.vs_baseline.mean if row.vs_baseline else 0)
+            * (1 if comparison.higher_is_better else -1)
+        ),
     )
     worse = [row.setting for row in judged if row.verdict == "worse"]
     text = (
@@ -80,13 +82,17 @@ def _widest(asked: Sequence[Row], comparison: Comparison) -> str:
         for row in asked
         if (curve := curves.get(row.setting)) and (window := curve.window)
     }
-    wider = {name: w.widened for name, w in windows.items() if w.widened and w.widened >= WIDER}
+    wider = {
+        name: (window.widened, window.widened_is)
+        for name, window in windows.items()
+        if window.widened and window.widened >= WIDER and window.widened_is in ("exact", "at least")
+    }
     if not wider:
         return ""
-    name = max(wider, key=lambda key: wider[key])
+    name, (factor, bound) = max(wider.items(), key=lambda item: item[1][0])
     return (
-        f"The window of learning rates at which {name} is good enough is {wider[name]:.2g} times as "
-        f"wide as that of {comparison.baseline}."
+        f"The learning rates at which {name} is good enough span {_bounded(factor, bound)} times the "
+        f"range of {comparison.baseline}'s."
     )
 
 
@@ -154,8 +160,16 @@ def window_words(window: Window | None, has_rate: bool) -> str:
     if window.interval:
         text += " [{:.2g}, {:.2g}]".format(*window.interval)
     if window.widened is not None and window.shifted is not None:
-        text += f"; widened by {window.widened:.2g}, shifted by {window.shifted:.2g}"
+        widened = _bounded(window.widened, window.widened_is)
+        shifted = _bounded(window.shifted, window.shifted_is)
+        text += f"; widened by {widened}, shifted by {shifted}"
     return text
+
+
+def _bounded(value: float, bound: str) -> str:
+    if bound == "unknown":
+        return "an unknown factor"
+    return f"{value:.2g}" if bound == "exact" else f"{bound} {value:.2g}"
 
 
 def seeds_to_plan(comparison: Comparison, difference: float) -> int | None:
@@ -202,7 +216,9 @@ def _sentence(row: Row, comparison: Comparison) -> str:
         if gained and row.vs_control.verdict != "better":
             parts.append("the slope of f alone may explain the gain")
     if row.second_rate is not None:
-        parts.append(f"at lr {row.rate:.3g}, the next best {row.second_rate:.3g}{_edge(row, comparison)}")
+        parts.append(
+            f"at lr {row.rate:.3g}, the next best {row.second_rate:.3g}{_edge(row, comparison)}"
+        )
     n = len(row.scores)
     failed = sum(map(bool, row.failed.values()))  # without an error a seed was not run at all
     counts = {
