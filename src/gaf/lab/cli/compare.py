@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import NAME, SEEDS, Changes, Workers, trained
+from gaf.lab.cli.trainings import NAME, SEEDS, Changes, Workers
+from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
     from gaf.lab.study.results import Comparison

@@ -15,7 +15,8 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import NAME, Changes, trained, trained_in
+from gaf.lab.cli.trainings import NAME, Changes, trained_in
+from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig

@@ -25,11 +25,6 @@ from gaf.lab.engine.config import Config, Number, Whole
 
 Kind = Literal["baseline", "tuned", "control", "function", "rule"]  # "tuned": in older records
 Rate = Annotated[Number, Field(gt=0, allow_inf_nan=False)]  # a learning rate
-
-
-Bound = Literal["exact", "at least", "at most", "unknown"]
-
-
 Bound = Literal["exact", "at least", "at most", "unknown"]
 
 
