@@ -57,10 +57,13 @@ def compare(
     trainer = Trainer(folder, executor, watch or Watch())
     with folders.locked(folder):
         entries, seeds = plan.entries(), look(plan, folder)
-        tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, [])
+        tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, {})
         if finalists and tuning:
-            entries = _chosen(entries, finalists(entries, tuning, _higher_is_better(tried)))
-        finals = _finals(plan, entries, tuning, seeds, trainer)
+            entries = _chosen(
+                entries,
+                finalists(entries, tuning, _higher_is_better(chain.from_iterable(tried.values()))),
+            )
+        finals = _finals(plan, entries, tuning, tried, seeds, trainer)
         comparison = _conclude(plan, folder, entries, finals, seeds, tuning, tried, command)
         results.write(comparison, folder)
     return comparison
@@ -73,7 +76,7 @@ def _chosen(entries: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
     return [entry for entry in entries if entry.name in stay]
 
 
-def _higher_is_better(outcomes: Sequence[Outcome]) -> bool:
+def _higher_is_better(outcomes: Iterable[Outcome]) -> bool:
     return next((one.result.higher_is_better for one in outcomes if one.result), True)
 
 
@@ -159,17 +162,21 @@ def _finals(
     plan: Plan,
     entries: Sequence[Entry],
     tuning: Tuning | None,
+    tried: Mapping[str, Sequence[Outcome]],
     seeds: Seeds,
     trainer: Trainer,
 ) -> dict[str, Finals]:
-    """The runs of the table: each rule at its best rate and, where rates are tuned, at the next best."""
+    """The runs of the table: each rule at its best rate and, where rates are tuned, at the next best.
+
+    A rule none of whose trials came to an end has none: there is no rate to run it at.
+    """
     rates: dict[str, list[float]] = {}
     for entry in entries:
-        usual = entry.setting.config.optimizer.lr
         curve = tuning.curves[entry.name] if tuning else None
-        chosen = curve.chosen if curve and curve.chosen is not None else usual
-        second = curve.second if curve else None
-        rates[entry.name] = [chosen] if second is None else [chosen, second]
+        wanted = (
+            (curve.chosen, curve.second) if curve else (entry.setting.config.optimizer.lr, None)
+        )
+        rates[entry.name] = [rate for rate in wanted if rate is not None]
     runs = {
         entry.name: list(
             chain.from_iterable(
@@ -182,9 +189,12 @@ def _finals(
     n, old = len(seeds.every), len(seeds.earlier)
     finals = {}
     for name, several in outcomes.items():
-        second = rates[name][1] if len(rates[name]) > 1 else None
+        if not rates[name]:
+            finals[name] = Finals([tried[name][0]] * len(seeds.new))
+            continue
+        best, second = (*rates[name], None)[:2]
         finals[name] = Finals(
-            rate=rates[name][0],
+            rate=best,
             outcomes=several[old:n],
             second_rate=second,
             second_outcomes=several[n + old :],
@@ -200,7 +210,7 @@ def _conclude(
     finals: Mapping[str, Finals],
     seeds: Seeds,
     tuning: Tuning | None,
-    tried: Sequence[Outcome],
+    tried: Mapping[str, Sequence[Outcome]],
     command: Sequence[str],
 ) -> Comparison:
     baseline = entries[0].name
@@ -222,7 +232,7 @@ def _conclude(
             run for name, runs in finals.items() for run in _references(folder, name, runs, seeds)
         ),
         tuning=tuning,
-        cost=_cost(tried, list(finals.values())),
+        cost=_cost(list(chain.from_iterable(tried.values())), list(finals.values())),
         command=tuple(command),
         environment=machine(first.folder),
         created=results.now(),

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from gaf.common.errors import GafError
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.study import protocol, results
 from gaf.lab.study.grid import Outcome
@@ -51,8 +52,14 @@ class RuleTrials:
         return protocol.RateCurve.of(scores, self.usual, higher_is_better)
 
 
-def tune_rates(plan: Plan, entries: Sequence[Entry], train: Train) -> tuple[Tuning, list[Outcome]]:
-    """The curve of every rule, and what came of all trials: by rule and by rate."""
+def tune_rates(
+    plan: Plan, entries: Sequence[Entry], train: Train
+) -> tuple[Tuning, dict[str, list[Outcome]]]:
+    """The curve of every rule, and what came of its trials: rate by rate, in the order of the seeds.
+
+    Raises:
+        GafError: no trial of the baseline came to an end.
+    """
     tuning = plan.tuning
     assert tuning is not None
     rules = [RuleTrials(entry) for entry in entries]
@@ -87,6 +94,9 @@ def tune_rates(plan: Plan, entries: Sequence[Entry], train: Train) -> tuple[Tuni
     }
     add(f"tuning, {tuning.rates} learning rates", "grid", grids)
     higher = _higher_is_better(rules)
+    if rules[0].curve(higher).best is None:
+        first = next(iter(rules[0].outcomes.values()))[0]
+        raise GafError(f"no trial of the baseline came to an end: {first.error}")
     while grown := {
         rule.entry.name: more
         for rule in rules
@@ -114,9 +124,10 @@ def tune_rates(plan: Plan, entries: Sequence[Entry], train: Train) -> tuple[Tuni
         threshold=threshold,
         curves=_curves(rules, higher, within, threshold),
     )
-    outcomes = [
-        one for rule in rules for rate in sorted(rule.outcomes) for one in rule.outcomes[rate]
-    ]
+    outcomes = {
+        rule.entry.name: [one for rate in sorted(rule.outcomes) for one in rule.outcomes[rate]]
+        for rule in rules
+    }
     return found, outcomes
 
 

@@ -82,9 +82,13 @@ def tune(
 
 def _baselines(plan: Plan, trainer: Trainer) -> list[Outcome]:
     """The baseline's runs, those at its best rate first."""
-    tuning, outcomes = tune_rates(plan, plan.entries(), trainer.train)
-    curve, n = tuning.curves[plan.entries()[0].name], len(tuning.seeds)
-    by_rate = {trial.rate: outcomes[i * n : (i + 1) * n] for i, trial in enumerate(curve.trials)}
+    (baseline,) = plan.entries()
+    tuning, tried = tune_rates(plan, [baseline], trainer.train)
+    curve, n = tuning.curves[baseline.name], len(tuning.seeds)
+    by_rate = {
+        trial.rate: tried[baseline.name][i * n : (i + 1) * n]
+        for i, trial in enumerate(curve.trials)
+    }
     rates = sorted(by_rate, key=lambda rate: rate != curve.chosen)
     return [outcome for rate in rates for outcome in by_rate[rate]]
 
