@@ -77,7 +77,7 @@ def compared(rows, second=None, tuning=None):
         higher_is_better=first.higher_is_better if first else True,
         seeds=seeds,
         baseline=entries[0].name,
-        rows=judge(entries, finals, seeds),
+        rows=judge(entries, finals, seeds, len(tuning.seeds) if tuning else 0),
         runs=(),
         tuning=tuning,
         command=(),
@@ -277,7 +277,7 @@ def test_a_rule_is_better_where_it_beats_both_rates_of_the_baseline(outcome):
     row = found.row(G)
     assert row.verdict == "no difference"
     assert (row.vs_baseline.p, row.vs_baseline.low > 0) == (1.0, True)
-    assert "but at the second best rate of baseline, lr 0.3, it does not hold" in row.sentence
+    assert "but not at both of the best rates of baseline" in row.sentence
     assert answer(found).startswith(f"No difference: {G} and tuned baseline differ by +29.5 points")
 
 
@@ -285,7 +285,7 @@ def test_a_rule_is_worse_where_both_of_its_rates_are(outcome):
     assert two_rates(outcome, BAD, BAD, GOOD, GOOD).row(G).verdict == "worse"
     found = two_rates(outcome, BAD, GOOD, GOOD, BAD)
     assert found.row(G).verdict == "no difference"
-    assert f"second best rate of {G}, lr 0.3" in found.row(G).sentence
+    assert f"not at both of the best rates of {G}" in found.row(G).sentence
     assert answer(two_rates(outcome, BAD, BAD, GOOD, GOOD)).startswith(
         f"No: {G} is worse than tuned baseline by 29.5 points ["
     )

@@ -194,14 +194,13 @@ def hold_out(targets: Tensor, share: float) -> tuple[Tensor, Tensor]:
     """
     order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(SPLIT_SEED))
     counts = targets.bincount()
-    order = order[
-        targets[order].argsort(stable=True)
-    ]  # class by class, in random order within each
+    # class by class, in random order within each
+    order = order[targets[order].argsort(stable=True)]
     classes = targets[order]
     rank = torch.arange(len(order)) - (counts.cumsum(0) - counts)[classes]
-    most = torch.minimum((share * counts).round().long(), counts - 1)
-    out = rank < most[classes]
-    return order[~out].sort().values, order[out].sort().values
+    shares = torch.minimum((share * counts).round().long(), counts - 1)
+    held_out = rank < shares[classes]
+    return order[~held_out].sort().values, order[held_out].sort().values
 
 
 Batch = TypeVar("Batch")

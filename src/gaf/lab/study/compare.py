@@ -59,10 +59,8 @@ def compare(
         entries, seeds = plan.entries(), look(plan, folder)
         tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, {})
         if finalists and tuning:
-            entries = _chosen(
-                entries,
-                finalists(entries, tuning, _higher_is_better(chain.from_iterable(tried.values()))),
-            )
+            higher = _higher_is_better(chain.from_iterable(tried.values()))
+            entries = _chosen(entries, finalists(entries, tuning, higher))
         finals = _finals(plan, entries, tuning, tried, seeds, trainer)
         comparison = _conclude(plan, folder, entries, finals, seeds, tuning, tried, command)
         results.write(comparison, folder)
@@ -227,7 +225,7 @@ def _conclude(
         seeds=seeds.new,
         earlier=seeds.earlier,
         baseline=baseline,
-        rows=judge(entries, finals, seeds.new),
+        rows=judge(entries, finals, seeds.new, len(tuning.seeds) if tuning else 0),
         runs=tuple(
             run for name, runs in finals.items() for run in _references(folder, name, runs, seeds)
         ),

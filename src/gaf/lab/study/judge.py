@@ -91,7 +91,10 @@ def history(outcome: Outcome) -> History:
 
 
 def judge(
-    entries: Sequence[Entry], finals: Mapping[str, Finals], seeds: Sequence[int]
+    entries: Sequence[Entry],
+    finals: Mapping[str, Finals],
+    seeds: Sequence[int],
+    tuning_seeds: int = 0,
 ) -> tuple[Row, ...]:
     """The rows of a table, still without their sentences; the first entry is the baseline.
 
@@ -99,8 +102,9 @@ def judge(
         entries: the settings.
         finals: their runs, by name.
         seeds: of the runs.
+        tuning_seeds: on how many the rates were chosen; 0 where they were given.
     """
-    table = RunTable(entries, finals, seeds)
+    table = RunTable(entries, finals, seeds, tuning_seeds)
     return tuple(table.row(entry) for entry in entries)
 
 
@@ -108,8 +112,13 @@ class RunTable:
     """Everything about the runs that more than one row needs."""
 
     def __init__(
-        self, entries: Sequence[Entry], finals: Mapping[str, Finals], seeds: Sequence[int]
+        self,
+        entries: Sequence[Entry],
+        finals: Mapping[str, Finals],
+        seeds: Sequence[int],
+        tuning_seeds: int,
     ) -> None:
+        self.tuning_seeds = tuning_seeds
         self.baseline, self.finals, self.seeds = entries[0], finals, seeds
         self.scores = {name: runs.scores for name, runs in finals.items()}
         ended = [run.result for runs in finals.values() for run in runs.outcomes if run.result]
@@ -131,7 +140,10 @@ class RunTable:
     def _pair(self, name: str, other: str) -> Judgement:
         one, two = self.finals[name], self.finals[other]
         return judge_pair(
-            (one.scores, one.second_scores), (two.scores, two.second_scores), self.higher_is_better
+            (one.scores, one.second_scores),
+            (two.scores, two.second_scores),
+            self.higher_is_better,
+            self.tuning_seeds,
         )
 
     def row(self, entry: Entry) -> Row:

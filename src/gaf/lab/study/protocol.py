@@ -1,9 +1,9 @@
 """The protocol in numbers: a grid of rates for every rule, its two best rates, a verdict on fresh seeds.
 
-Every rule is tuned alike: rates a factor apart around its usual one, on tuning seeds and validation data; a
-best rate at an edge makes the grid grow. A rule tuned on a few seeds and tested against a differently tuned
-copy of itself is "different" too often, so final seeds run at the two best rates of each rule, and a verdict
-has to hold at both (`python docs/protocol.py` simulates it). Nothing here trains or reads a file.
+Every rule is tuned alike: rates a factor apart around its usual one, on tuning seeds and validation data;
+good rates at an edge make the grid grow. A rule tuned on a few seeds and tested against a differently tuned
+copy of itself is "different" too often, so final seeds run at the two best rates of each rule, a verdict has
+to hold at both, and the luck of tuning counts (docs/protocol.py simulates it). Nothing here trains or reads.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from gaf.common.errors import GafError
 from gaf.lab.study.statistics import LEVEL, Paired, Verdict, mean, paired, share_a_seed
 
-COUNT, RATIO, GROWTH = (
-    7,
-    3.0,
-    2,
-)  # rates of a grid, the factor between two, how many it grows a side
+COUNT, RATIO = 7, 3.0  # rates of a grid, and the factor between two
+GROWTH = 2  # rates that it grows a side at most
+NEAR_THE_BEST = 3  # an edge among so many best rates may hide a better one beyond
+SEED_OF_TUNING = 4  # final seeds that one tuning seed stands for, see judge_pair
 DIGITS = 12  # significant ones: rates and means closer than that are the same
 MOST_SEEDS = 100_000
 
@@ -147,29 +146,34 @@ class RateCurve:
 def growth(
     curve: RateCurve, count: int = COUNT, ratio: float = RATIO, most: int = GROWTH
 ) -> tuple[float, ...]:
-    """The rates to try next: one beyond an edge that is better than all rates within.
+    """The rates to try next: one beyond an edge among the three best rates, if the best is on its side.
 
-    None is more than `most` steps beyond the grid of `count` rates that the curve began with. Equal means,
-    or none that is finite, say nothing about where to go, and neither does a single rate.
+    Not the best alone: on few tuning seeds an inner rate often passes for the best where the curve still
+    rises. None is more than `most` steps beyond the grid of `count` rates that the curve began with. An edge
+    that an inner rate equals has nothing to gain, and neither has one that diverged.
 
     Example:
-        >>> trials = dict(zip(grid(0.1, 3), ([0.5], [0.7], [0.9]), strict=True))
-        >>> growth(RateCurve.of(trials, 0.1, True), count=3)
-        (0.9,)
+        >>> trials = dict(zip(grid(0.1, 5), ([0.5], [0.6], [0.7], [0.9], [0.8]), strict=True))
+        >>> growth(RateCurve.of(trials, 0.1, True), count=5)
+        (2.7,)
     """
-    heights = curve.heights
-    top, inner = max(heights.values()), curve.rates[1:-1]
-    if top == -math.inf or len(set(heights.values())) == 1:
+    heights, rates = curve.heights, curve.rates
+    if curve.best is None:
         return ()
-    if any(heights[rate] == top for rate in inner):
+    # from the best rate to the low edge minus to the high one: below 0 on the low side
+    side = 2 * rates.index(curve.best) - (len(rates) - 1)
+    if side == 0:
         return ()
-    sides = ((curve.rates[0], -1, (count - 1) // 2 + most), (curve.rates[-1], 1, count // 2 + most))
-    following = []
-    for edge, direction, limit in sides:
-        exponent = round(math.log(edge / curve.usual) / math.log(ratio))
-        if heights[edge] == top and direction * exponent < limit:
-            following.append(_rate(curve.usual, ratio, exponent + direction))
-    return tuple(following)
+    low, high = (rates[0], -1, (count - 1) // 2), (rates[-1], 1, count // 2)
+    edge, direction, first = low if side < 0 else high
+    better = sum(height > heights[edge] for height in heights.values())
+    equalled = any(heights[rate] == heights[edge] for rate in rates[1:-1])
+    if not math.isfinite(heights[edge]) or better >= NEAR_THE_BEST or equalled:
+        return ()
+    exponent = round(math.log(edge / curve.usual) / math.log(ratio))
+    if direction * exponent >= first + most:
+        return ()
+    return (_rate(curve.usual, ratio, exponent + direction),)
 
 
 @dataclass(frozen=True)
@@ -193,19 +197,25 @@ def judge_pair(
     rule: tuple[Scores, Scores | None],
     baseline: tuple[Scores, Scores | None],
     higher_is_better: bool,
+    tuning_seeds: int,
 ) -> Judgement:
     """The verdict of two rates: each side has its final scores at its best and at its second rate, by seed.
 
     Better: the rule at its best rate beats the baseline at both of the baseline's. Worse: the baseline
     at its best beats the rule at both of the rule's. The best against the best is in both, so no rule is
-    better and worse. Without a second rate (None) the best alone has to be beaten; a second rate all of
-    whose runs failed decides nothing, and p is 1.
+    better and worse. Without a second rate (None: not tuned) the best alone has to be beaten; a second
+    rate all of whose runs failed decides nothing, and p is 1.
+
+    Few tuning seeds can miss the best rate of the side that loses, which no number of final seeds mends. So
+    where that side was tuned, on m seeds, the variance of the mean of n differences counts as
+    s² (1/n + 1/(4m)) in place of s²/n.
 
     Example:
         >>> sgd = [0.90, 0.92, 0.91], [0.90, 0.91, 0.89]
-        >>> judgement = judge_pair(([0.95, 0.96, 0.96], [0.5, 0.9, 0.9]), sgd, higher_is_better=True)
+        >>> rule = [0.95, 0.96, 0.96], [0.5, 0.9, 0.9]
+        >>> judgement = judge_pair(rule, sgd, higher_is_better=True, tuning_seeds=2)
         >>> judgement.direction, round(judgement.p, 4), round(judgement.at_best.mean, 4)
-        ('better', 0.0136, 0.0467)
+        ('better', 0.0186, 0.0467)
     """
     at_best = paired(rule[0], baseline[0])
     direction = _direction(rule[0], baseline[0], at_best, higher_is_better)
@@ -217,10 +227,26 @@ def judge_pair(
         return Judgement(at_best.p, direction, at_best)
     if not share_a_seed(scores, reference):
         return Judgement(1.0, "no difference", at_best)
-    second = paired(scores, reference)
-    if _direction(scores, reference, second, higher_is_better) != direction:
+    at_second = paired(scores, reference)
+    if _direction(scores, reference, at_second, higher_is_better) != direction:
         return Judgement(1.0, "no difference", at_best)
-    return Judgement(max(at_best.p, second.p), direction, at_best)
+    p = max(_p_with_tuning(pair, tuning_seeds) for pair in (at_best, at_second))
+    return Judgement(p, direction, at_best)
+
+
+def _p_with_tuning(pair: Paired, tuning_seeds: int) -> float:
+    """The p-value of t with the variance of the tuning; that of the signs stays."""
+    if not 0 < pair.std < math.inf:  # NaN too
+        return pair.p
+    from scipy import special
+
+    t = pair.mean / pair.std * math.sqrt(pair.n) / _inflation(pair.n, tuning_seeds)
+    return 2 * float(special.stdtr(pair.n - 1, -abs(t)))
+
+
+def _inflation(n: int, tuning_seeds: int) -> float:
+    """How much the tuning widens the standard error of n differences: √((1/n + 1/(4m)) / (1/n))."""
+    return math.sqrt(1 + n / (SEED_OF_TUNING * tuning_seeds))
 
 
 def _direction(scores: Scores, reference: Scores, pair: Paired, higher_is_better: bool) -> Verdict:
@@ -237,16 +263,24 @@ def _direction(scores: Scores, reference: Scores, pair: Paired, higher_is_better
     return "better" if (pair.mean > 0) == higher_is_better else "worse"
 
 
-def seeds_for(difference: float, std: float, level: float = LEVEL, power: float = 0.8) -> int:
-    """How many seeds find a difference of this size with this power, by the paired t-test.
+def seeds_for(
+    difference: float,
+    std: float,
+    level: float = LEVEL,
+    power: float = 0.8,
+    tuning_seeds: int | None = None,
+) -> int:
+    """How many final seeds find a difference of this size with this power, by the paired t-test.
 
     `std` is that of the differences seed by seed; `level` is the p-value to stay below, for a table of m
-    comparisons the usual one / m. The power is exact for one rate a side; a second rate as good as
-    the first has to be beaten too, which takes more.
+    comparisons the usual one / m. With `tuning_seeds` as :func:`judge_pair` tests it. The power is exact for
+    one rate a side; a second rate as good as the first has to be beaten too, which takes more.
 
     Example:
         >>> seeds_for(difference=1.0, std=1.0), seeds_for(1.0, 1.0, level=0.05 / 7)
         (10, 17)
+        >>> seeds_for(2.0, 1.0, level=0.05 / 7, tuning_seeds=2)
+        11
     """
     if not (0 < difference < math.inf) or not (0 <= std < math.inf):
         raise GafError("name a difference above 0 that is worth finding")
@@ -260,14 +294,17 @@ def seeds_for(difference: float, std: float, level: float = LEVEL, power: float 
 
     def reached(n: int) -> bool:
         critical = float(special.stdtrit(n - 1, 1 - level / 2))
+        if tuning_seeds is not None:
+            critical *= _inflation(n, tuning_seeds)
         return float(special.nctdtr(n - 1, effect * math.sqrt(n), critical)) <= 1 - power
 
     most = 2
     while not reached(most):
         most *= 2
         if most > MOST_SEEDS:
+            more = "" if tuning_seeds is None else ", or more tuning seeds"
             raise GafError(
                 f"a difference of {difference:g} is too small to plan for: it takes more than "
-                f"{MOST_SEEDS} seeds"
+                f"{MOST_SEEDS} seeds{more}"
             )
     return next(n for n in range(max(2, most // 2), most + 1) if reached(n))

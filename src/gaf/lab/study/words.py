@@ -70,8 +70,10 @@ def _no(asked: Sequence[Row], comparison: Comparison) -> str:
     worse = [row.setting for row in judged if row.verdict == "worse"]
     text = (
         f"No difference: {best.setting} and {whom(comparison)} differ by {_by(best, comparison)} "
-        f"over {n} seeds."
+        f"over {n} seeds"
     )
+    reason = disagreement(best, comparison)
+    text += f"; {reason}." if reason else "."
     return text + (f" Worse: {', '.join(worse)}." if worse else "")
 
 
@@ -187,7 +189,9 @@ def seeds_to_plan(comparison: Comparison, difference: float) -> int | None:
     )
     if not finite:
         return None
-    return seeds_for(difference, finite[len(finite) // 2], LEVEL / max(1, compared))
+    tuning_seeds = len(comparison.tuning.seeds) if comparison.tuning else None
+    spread, level = finite[len(finite) // 2], LEVEL / max(1, compared)
+    return seeds_for(difference, spread, level, tuning_seeds=tuning_seeds)
 
 
 def _spread(difference: Difference) -> float | None:
@@ -260,10 +264,11 @@ def disagreement(row: Row, comparison: Comparison) -> str:
         return ""
     if difference.p >= LEVEL > (difference.p_alone if difference.p_alone is not None else 1):
         ahead = (difference.mean > 0) == comparison.higher_is_better
-        other = comparison.rows[0].second_rate if ahead else row.second_rate
         name = comparison.baseline if ahead else row.setting
-        rate = "" if other is None else f", lr {other:.3g}"
-        return f"the interval leaves out 0, but at the second best rate of {name}{rate}, it does not hold"
+        return (
+            f"the interval leaves out 0, but not at both of the best rates of {name} with the luck of "
+            "tuning counted"
+        )
     if difference.p_corrected >= LEVEL > difference.p:
         return "the interval leaves out 0, but not after the correction for all comparisons of the table"
     return "the interval leaves out 0, but too few seeds differ"

@@ -167,7 +167,7 @@ class Task:
     worst: ClassVar[float] = 0.0  # the score of a run that diverged
     version: ClassVar[int] = 1  # raised when the same config gives other data, losses or scores
 
-    _validation: float = 0.0  # of the config, as the next
+    _held_out_share: float = 0.0  # of the config, as the next
     scored_on: ScoredOn = "test"
 
     def build_model(self) -> nn.Module:
@@ -193,25 +193,25 @@ class Task:
 
     def use_validation(self, config: TaskConfig) -> None:
         """Keep the validation data of a config out of the training; scored on it, close the test data."""
-        self._validation, self.scored_on = config.validation, config.score_on
+        self._held_out_share, self.scored_on = config.validation, config.score_on
         if config.score_on == "validation":
             # on the object: it comes before what any class has
-            self.test_source = self._closed  # type: ignore[method-assign]
+            self.test_source = self._refuse_test_data  # type: ignore[method-assign]
 
-    def _closed(self) -> NoReturn:
+    def _refuse_test_data(self) -> NoReturn:
         raise GafError(
             f"{type(self).__name__} opens its test data, which stays closed while rates are tuned; what a "
             "run is scored on is scored_part()"
         )
 
     @cached_property
-    def _split(self) -> tuple[Tensor, Tensor]:
-        training, validation = self.split_training(self._validation)
+    def _split_indices(self) -> tuple[Tensor, Tensor]:
+        training, validation = self.split_training(self._held_out_share)
         if not len(training) or not len(validation):
             samples = len(training) + len(validation)
             none = "validate" if len(training) else "train"
             raise GafError(
-                f"validation={self._validation} of {samples} training samples leaves none to {none} on"
+                f"validation={self._held_out_share} of {samples} training samples leaves none to {none} on"
             )
         if len(torch.cat((training, validation)).unique()) < len(training) + len(validation):
             raise GafError(f"{type(self).__name__}.split_training gives a sample twice")
@@ -222,13 +222,13 @@ class Task:
         from gaf.lab.data.sources import Subset
 
         source = self.train_source()
-        return Subset(source, self._split[0]) if self._validation else source
+        return Subset(source, self._split_indices[0]) if self._held_out_share else source
 
     def validation_part(self) -> Source:
         """The validation data: by default what is kept out of the training source."""
         from gaf.lab.data.sources import Subset
 
-        return Subset(self.train_source(), self._split[1])
+        return Subset(self.train_source(), self._split_indices[1])
 
     def scored_part(self) -> Source:
         """What the engine evaluates on: the test source, or the validation data where the config says so."""
@@ -380,14 +380,18 @@ class NamedTask(Task, Generic[S]):
 
     def test_source(self) -> S:
         if self.scored_on == "validation":  # asked through super()
-            self._closed()
+            self._refuse_test_data()
         return self._test_split
 
     def validation_part(self) -> Any:
         """What is kept out of the training source, without augmentation."""
         from gaf.lab.data.sources import Subset
 
-        return Subset(self._train_split_as_it_is, self._split[1])
+        if (
+            type(self).train_source is not NamedTask.train_source
+        ):  # indices are those of another source
+            return super().validation_part()
+        return Subset(self._train_split_as_it_is, self._split_indices[1])
 
     def build(self, **options: Any) -> nn.Module:
         """The model of the config with these options."""

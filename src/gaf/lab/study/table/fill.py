@@ -98,7 +98,7 @@ def conclude(
             for against, other in (("baseline", baseline.ours), ("control", cell.control)):
                 if other and share_a_seed(cell.ours.values, other.values):
                     pairs[place, against] = judge_pair(
-                        (cell.ours.values, None), (other.values, None), higher_is_better
+                        (cell.ours.values, None), (other.values, None), higher_is_better, 0
                     )
         lines.append(
             {
