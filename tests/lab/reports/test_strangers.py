@@ -27,11 +27,12 @@ from gaf.lab.reports.gather import gather
 from gaf.lab.reports.history import histories
 from gaf.lab.reports.paper_table import paper_table
 from gaf.lab.study import recipes, results
-from gaf.lab.study.compare import Plan, compare
+from gaf.lab.study.compare import compare
 from gaf.lab.study.compare import read as read_comparison
 from gaf.lab.study.grid import RUNS
 from gaf.lab.study.grid import places as run_places
 from gaf.lab.study.landscape import reached
+from gaf.lab.study.plan import Plan
 from gaf.lab.study.results import Comparison, Filled
 from gaf.lab.study.table.fill import fill
 from gaf.lab.study.table.plan import make
@@ -99,9 +100,13 @@ def finish(configs: Iterable[RunConfig], runs: Path) -> list[Path]:
 
 def compare_again(folder: Path) -> tuple[list[Path], Callable[[], None]]:
     """What ``gaf compare`` reads when it goes on: all runs are finished."""
-    plan = Plan(recipes.get("digits-cnn-sgdm"), ("arctan(0.1, 20)",), (0, 1))
-    by_setting = plan.runs([entry.setting for entry in plan.entries()], plan.seeds)
-    configs = [config for several in by_setting.values() for config in several]
+    plan = Plan(recipes.get("digits-cnn-sgdm"), ("arctan(0.1, 20)",), (0, 1), tuning=None)
+    settings = [entry.setting for entry in plan.entries()]
+    configs = [
+        config
+        for setting in settings
+        for config in plan.finals(setting, setting.config.optimizer.lr, plan.seeds)
+    ]
     runs = finish(configs, folder / RUNS)
     compare(plan, folder, Refusing())
     files = [folder / "comparison.json"]

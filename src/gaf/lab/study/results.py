@@ -426,11 +426,4 @@ def read(folder: Path, kind: type[Study]) -> Study:
     path = folder / kind.file
     if not path.is_file():
         raise GafError(f"{folder} holds no {kind.noun}: there is no {kind.file}")
-    return configs.read_file(path, kind, _current if kind is Comparison else None)
-
-
-def _current(values: Any) -> Any:
-    """A comparison as it would be written now: before, the baseline alone was tuned, by test score."""
-    if isinstance(values, dict) and "tried" in (values.get("tuning") or {}):
-        return {**values, "tuning": None}
-    return values
+    return configs.read_file(path, kind)
