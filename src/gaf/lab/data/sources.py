@@ -135,7 +135,7 @@ class Subset:
         >>> from gaf.lab.data import load
         >>> few = Subset(load("digits", "train"), torch.tensor([3, 7]))
         >>> len(few), few.targets.tolist()
-        (2, [5, 8])
+        (2, [3, 8])
     """
 
     def __init__(self, whole: Any, indices: Tensor) -> None:

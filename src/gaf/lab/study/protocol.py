@@ -18,7 +18,7 @@ from gaf.lab.study.statistics import LEVEL, Paired, Verdict, mean, paired, share
 COUNT, RATIO = 7, 3.0  # rates of a grid, and the factor between two
 GROWTH = 2  # rates that it grows a side at most
 NEAR_THE_BEST = 3  # an edge among so many best rates may hide a better one beyond
-SEED_OF_TUNING = 4  # final seeds that one tuning seed stands for, see judge_pair
+FINAL_SEEDS_PER_TUNING_SEED = 2.5  # more do not make a verdict surer, see judge_pair
 DIGITS = 12  # significant ones: rates and means closer than that are the same
 MOST_SEEDS = 100_000
 
@@ -207,15 +207,15 @@ def judge_pair(
     rate all of whose runs failed decides nothing, and p is 1.
 
     Few tuning seeds can miss the best rate of the side that loses, which no number of final seeds mends. So
-    where that side was tuned, on m seeds, the variance of the mean of n differences counts as
-    s² (1/n + 1/(4m)) in place of s²/n.
+    where that side was tuned, on m seeds, the variance of the mean of n differences is taken as s²/n, but no
+    less than s²/(2.5 m): with two tuning seeds, as of five final ones.
 
     Example:
         >>> sgd = [0.90, 0.92, 0.91], [0.90, 0.91, 0.89]
         >>> rule = [0.95, 0.96, 0.96], [0.5, 0.9, 0.9]
         >>> judgement = judge_pair(rule, sgd, higher_is_better=True, tuning_seeds=2)
         >>> judgement.direction, round(judgement.p, 4), round(judgement.at_best.mean, 4)
-        ('better', 0.0186, 0.0467)
+        ('better', 0.0136, 0.0467)
     """
     at_best = paired(rule[0], baseline[0])
     direction = _direction(rule[0], baseline[0], at_best, higher_is_better)
@@ -235,7 +235,7 @@ def judge_pair(
 
 
 def _p_with_tuning(pair: Paired, tuning_seeds: int) -> float:
-    """The p-value of t with the variance of the tuning; that of the signs stays."""
+    """The p-value of t with the variance that the tuning allows; that of the signs stays."""
     if not 0 < pair.std < math.inf:  # NaN too
         return pair.p
     from scipy import special
@@ -245,8 +245,8 @@ def _p_with_tuning(pair: Paired, tuning_seeds: int) -> float:
 
 
 def _inflation(n: int, tuning_seeds: int) -> float:
-    """How much the tuning widens the standard error of n differences: √((1/n + 1/(4m)) / (1/n))."""
-    return math.sqrt(1 + n / (SEED_OF_TUNING * tuning_seeds))
+    """How much m tuning seeds widen the standard error of n differences: √(max(1/n, 1/(2.5 m)) / (1/n))."""
+    return math.sqrt(max(1.0, n / (FINAL_SEEDS_PER_TUNING_SEED * tuning_seeds)))
 
 
 def _direction(scores: Scores, reference: Scores, pair: Paired, higher_is_better: bool) -> Verdict:
@@ -280,7 +280,7 @@ def seeds_for(
         >>> seeds_for(difference=1.0, std=1.0), seeds_for(1.0, 1.0, level=0.05 / 7)
         (10, 17)
         >>> seeds_for(2.0, 1.0, level=0.05 / 7, tuning_seeds=2)
-        11
+        9
     """
     if not (0 < difference < math.inf) or not (0 <= std < math.inf):
         raise GafError("name a difference above 0 that is worth finding")

@@ -194,7 +194,8 @@ class Tuning(Config):
         rates: how many the grid has, ``ratio`` apart.
         validation: the share of the training data that is the validation data.
         within: how far below the baseline's best score a window reaches, in units of the score.
-        threshold: the score that a window asks for; None where no trial of the baseline came to an end.
+        threshold: the score that a window asks for; None where the baseline learned nothing; then
+            there are no windows.
         curves: by setting.
     """
 

@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass, field
 
 from gaf.common.errors import GafError
 from gaf.lab.engine.config import RunConfig
+from gaf.lab.engine.folder import Result
 from gaf.lab.study import protocol, results
 from gaf.lab.study.grid import Outcome
-from gaf.lab.study.judge import Entry
+from gaf.lab.study.judge import Entry, at_chance
 from gaf.lab.study.plan import Plan
 from gaf.lab.study.rates import (
     best_of,
@@ -41,6 +42,10 @@ class RuleTrials:
     @property
     def usual(self) -> float:
         return self.entry.setting.config.optimizer.lr
+
+    def results_at(self, rate: float | None) -> list[Result]:
+        """Of the runs that came to an end."""
+        return [one.result for one in self.outcomes[rate] if one.result] if rate else []
 
     def curve(self, higher_is_better: bool, *parts: str) -> protocol.RateCurve:
         """The scores over the rates that were tried for these reasons; unset, over all."""
@@ -107,7 +112,9 @@ def tune_rates(
     # from the rates of the budget: what refines a window does not move it
     baseline = rules[0].curve(higher)
     within = tuning.within * point(baseline)
-    threshold = threshold_of(baseline, within)
+    # as good as a guess is not good enough
+    learned = not at_chance(rules[0].results_at(baseline.best))
+    threshold = threshold_of(baseline, within) if learned else None
     if threshold is not None:
         refined = {
             rule.entry.name: refinements(rule.curve(higher), threshold, tuning.ratio)
