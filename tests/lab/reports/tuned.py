@@ -114,7 +114,10 @@ def tuned_comparison(
     judged = differences(
         {
             (name, baseline): judge_pair(
-                (scores[name], seconds[name]), (scores[baseline], seconds[baseline]), True
+                (scores[name], seconds[name]),
+                (scores[baseline], seconds[baseline]),
+                True,
+                len(TUNING_SEEDS),
             )
             for name, rule in rules.items()
             if name != baseline and rule.test is not None

@@ -10,6 +10,27 @@ from gaf.lab.study.results import Comparison
 # Variables of the style sheet, told apart also by most who do not see all colours.
 PALETTE = tuple(f"var(--colour-{i})" for i in range(8))
 INK, GREY = "var(--ink)", "var(--grey)"
+# The same colours on paper, as page.css has them.
+IN_PRINT = {
+    INK: "#1d2530",
+    GREY: "#8a94a1",
+    **dict(
+        zip(
+            PALETTE,
+            (
+                "#0072b2",
+                "#d55e00",
+                "#009e73",
+                "#3aa0dd",
+                "#a8330f",
+                "#b5568f",
+                "#8a6d00",
+                "#7a3e9d",
+            ),
+            strict=True,
+        )
+    ),
+}
 MANY, SHOWN = 10, 8  # of more than so many settings, so many are in the figures at first
 
 # As plotly names the dashes, and the same lengths for SVG.

@@ -41,6 +41,8 @@ LATEX = {
 }
 DIFFERENCE = ("mean", "low", "high", "p", "p_corrected", "n")
 
+WIDTH = 100  # of a table as text, where there is no terminal
+
 RowT = TypeVar("RowT")
 
 
@@ -75,9 +77,9 @@ class Column(Generic[RowT]):
         return f"{self.text(row)} {self.note(row)}".rstrip()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ResultTable(Generic[RowT]):
-    """A table.
+    """A table; it prints as text and shows in a notebook.
 
     Args:
         title: what it is called.
@@ -109,6 +111,18 @@ class ResultTable(Generic[RowT]):
         """Rows, and whether each is the first of its group."""
         for number, row in enumerate(self.rows):
             yield row, number == 0 or self.group(row) != self.group(self.rows[number - 1])
+
+    def __repr__(self) -> str:
+        """As on a terminal of this width."""
+        console = Console(file=io.StringIO(), width=WIDTH, markup=False, color_system=None)
+        console.print(TerminalTable(self))
+        return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
+
+    def _repr_html_(self) -> str:
+        from gaf.lab.reports.html import templates
+
+        notebook = templates().get_template("notebook.html.jinja").module
+        return str(notebook.results(self))  # type: ignore[attr-defined]
 
 
 class TerminalTable:
