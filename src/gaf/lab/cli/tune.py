@@ -11,7 +11,8 @@ import typer
 
 from gaf.lab.cli import terminal
 from gaf.lab.cli.compare import show as show_comparison
-from gaf.lab.cli.trainings import NAME, SEEDS, Changes, Workers, trained
+from gaf.lab.cli.trainings import NAME, SEEDS, Changes, Workers
+from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
     from gaf.lab.study.results import Tuned

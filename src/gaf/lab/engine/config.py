@@ -10,7 +10,7 @@ import inspect
 import json
 import math
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -285,17 +285,10 @@ def read(data: Any, kind: type[C] = RunConfig) -> C:
         raise GafError(explain(error, kind)) from None
 
 
-def read_file(
-    path: Path, kind: type[C] = RunConfig, current: Callable[[Any], Any] | None = None
-) -> C:
-    """What is in a JSON file of ours; GafError with its path where it is something else.
-
-    ``current`` makes today's values of older ones.
-    """
+def read_file(path: Path, kind: type[C] = RunConfig) -> C:
+    """What is in a JSON file of ours; GafError with its path where it is something else."""
     content = read_whole(path)
     try:
-        if current and content.strip():
-            content = json.dumps(current(json.loads(content)))
         values = read(content, kind)
         check_texts(values.model_dump())
     except GafError as error:

@@ -134,6 +134,14 @@ class Plan:
             for key, (first, *others) in by_config.items()
         ]
 
+    def least_runs(self) -> tuple[int, int]:
+        """How many trials and how many runs of the table there will be; a grid that grows has more."""
+        has_rate = [entry.setting.has_rate for entry in self.entries()]
+        if self.tuning is None:
+            return 0, len(has_rate) * len(self.seeds)
+        trials = sum(self.tuning.rates if rate else 1 for rate in has_rate) * self.tuning.seeds
+        return trials, sum(2 if rate else 1 for rate in has_rate) * len(self.seeds)
+
     def trials(self, setting: Setting, rate: float) -> list[RunConfig]:
         """The runs that try a rate: one for each tuning seed, scored on the validation data, once."""
         assert self.tuning is not None

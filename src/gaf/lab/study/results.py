@@ -10,7 +10,13 @@ import datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from gaf.common.errors import GafError
 from gaf.common.files import write_json
@@ -18,8 +24,7 @@ from gaf.lab.engine import config as configs
 from gaf.lab.engine.config import Config, Number, Whole
 
 Kind = Literal["baseline", "tuned", "control", "function", "rule"]  # "tuned": in older records
-
-
+Rate = Annotated[Number, Field(gt=0, allow_inf_nan=False)]  # a learning rate
 Bound = Literal["exact", "at least", "at most", "unknown"]
 
 
@@ -100,8 +105,8 @@ class Row(Config):
     verdict: Literal["baseline", "better", "worse", "no difference", "nothing learned", "failed"]
     sentence: str
     activated: bool = False
-    rate: Number | None = None
-    second_rate: Number | None = None
+    rate: Rate | None = None
+    second_rate: Rate | None = None
     second_scores: tuple[Number | None, ...] = ()
     earlier: tuple[Number | None, ...] = ()
 
@@ -128,7 +133,7 @@ class Trial(Config):
     ``refined`` beside the end of the window. The last does not take part in the choice of a rate.
     """
 
-    rate: Number
+    rate: Rate
     part: Literal["grid", "grown", "refined"]
     scores: tuple[Number | None, ...]
     mean: Number | None
@@ -143,8 +148,8 @@ class Window(Config):
     baseline itself.
     """
 
-    low: Number
-    high: Number
+    low: Rate
+    high: Rate
     open_low: bool
     open_high: bool
     factor: Number
@@ -168,12 +173,17 @@ class RuleCurve(Config):
         best_of: the expected validation score of the best of k rates of the grid, k = 1, 2, ...
     """
 
-    usual: Number
-    trials: tuple[Trial, ...]
-    chosen: Number | None
-    second: Number | None
+    usual: Rate
+    trials: Annotated[tuple[Trial, ...], Field(min_length=1)]
+    chosen: Rate | None
+    second: Rate | None
     window: Window | None
     best_of: tuple[Number, ...]
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether the rule has a learning rate to tune."""
+        return len(self.trials) > 1
 
 
 class Tuning(Config):
@@ -238,11 +248,21 @@ class Comparison(Config):
     environment: dict[str, JsonValue]
     created: str  # ISO 8601, UTC
 
+    @field_validator("tuning", mode="wrap")
+    @classmethod
+    def _of_old(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        """Older records have one tuned setting, and no curve of it."""
+        if not isinstance(value, dict):
+            return validate(value)
+        return None if "tried" in value else configs.read(value, Tuning)
+
     @model_validator(mode="after")
     def _whole(self) -> Comparison:
         names = [row.setting for row in self.rows]
         if len({*names}) < len(names):
             raise GafError("a setting has two rows")
+        if self.tuning and {*names} - {*self.tuning.curves}:
+            raise GafError("a setting has no curve over the learning rate")
         if any(len(row.scores) != len(self.seeds) for row in self.rows):
             raise GafError("a row does not have a score for each seed")
         return self
@@ -407,11 +427,4 @@ def read(folder: Path, kind: type[Study]) -> Study:
     path = folder / kind.file
     if not path.is_file():
         raise GafError(f"{folder} holds no {kind.noun}: there is no {kind.file}")
-    return configs.read_file(path, kind, _current if kind is Comparison else None)
-
-
-def _current(values: Any) -> Any:
-    """A comparison as it would be written now: before, the baseline alone was tuned, by test score."""
-    if isinstance(values, dict) and "tried" in (values.get("tuning") or {}):
-        return {**values, "tuning": None}
-    return values
+    return configs.read_file(path, kind)
