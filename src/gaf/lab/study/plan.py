@@ -114,14 +114,15 @@ class Plan:
             by_config.setdefault(key, []).append(setting)
             return key
 
-        add(baseline(self.base))
-        for text in self.settings:
-            setting = make(self.base, text)
+        settings = [make(self.base, text) for text in self.settings]
+        tuned = [baseline(self.base), *settings]
+        add(tuned[0])
+        for setting in settings:
             key = add(setting)
             if self.tuning:
-                added = [add(one) for one in controls(setting)]
-                if setting.kind == "function" and added:
-                    controlled[key] = added[0]
+                added = [add(one) for one in controls(setting, tuned)]
+                if added:
+                    controlled[key] = added[0]  # of Auto's the line, which has the slope of f at 0
             elif setting.kind == "function":
                 controlled[key] = add(control(setting))
         return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from gaf.common.errors import GafError
 from gaf.common.files import read_json
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import LATER_KEYS, OptimizerConfig, RunConfig
@@ -54,6 +55,11 @@ def tune(
         GafError: the loss is no number, the folder holds something else.
         Stopped: a signal came.
     """
+    if not config.optimizer.ours:
+        raise GafError(
+            f"placements and controls of {config.optimizer.name} are not known: set optimizer.name to one of "
+            f"{', '.join(OURS)} to tune a function"
+        )
     check_folder(folder)
     tuning, watch = tuning or TuningPlan(), watch or Watch()
     base, _ = without_function(config)
