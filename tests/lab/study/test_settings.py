@@ -109,9 +109,7 @@ def test_a_setting_changes_what_its_name_says_and_nothing_else(text, name, chang
     assert make(BASE, name) == setting  # a name in a table can be typed
 
 
-@pytest.mark.parametrize(
-    "text", [each for each in EXAMPLES if each not in (PRESETS, MEMBERS)]
-)
+@pytest.mark.parametrize("text", [each for each in EXAMPLES if each not in (PRESETS, MEMBERS)])
 def test_what_is_suggested_exists(text):
     kind = make(BASE, text).kind
     assert kind in (("rule", "function") if text in gaf.FAMILY else ("baseline", "rule"))

@@ -70,11 +70,11 @@ class RateCurve:
 
     def __post_init__(self) -> None:
         if not self.rates or list(self.rates) != sorted(set(self.rates)):
-            raise ValueError("rates are in rising order, at least one")
+            raise GafError("rates are in rising order, at least one")
         if len({len(scores) for scores in self.scores}) != 1 or not self.scores[0]:
-            raise ValueError("every rate has a score for every seed, None where it failed")
+            raise GafError("every rate has a score for every seed, None where it failed")
         if len(self.scores) != len(self.rates):
-            raise ValueError("there are as many rows of scores as rates")
+            raise GafError("there are as many rows of scores as rates")
         best_of_all = math.inf if self.higher_is_better else -math.inf
         for score in (score for scores in self.scores for score in scores if score is not None):
             if math.isnan(score) or score == best_of_all:

@@ -124,7 +124,7 @@ def window_intervals(
     """
     n = len(rule.scores[0])
     if len(baseline.scores[0]) != n:
-        raise ValueError("both curves have the same tuning seeds")
+        raise GafError("both curves have the same tuning seeds")
     if n < SEEDS_FOR_AN_INTERVAL:
         return None
     picks = np.random.default_rng(seed).integers(n, size=(draws, n))
