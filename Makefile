@@ -21,7 +21,7 @@ help: ## list the targets
 
 setup: $(READY) ## make the virtual environment .venv, with pinned versions
 
-demo: $(READY) ## does it help? gaf compare on digits, two minutes, ends with a page (again: rm -r runs/demo)
+demo: $(READY) ## does it help? gaf compare on digits, five minutes, ends with a page (again: rm -r runs/demo)
 	@$(BIN)/gaf compare --out runs/demo
 
 test: $(READY) ## run the tests and the examples in docstrings, README and examples/

@@ -34,11 +34,13 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 def table(folder):
     """The comparison in a folder, times aside."""
+    comparison = read(folder)
+    assert comparison.cost is not None
     return {
-        **{k: v for k, v in read(folder).model_dump().items() if k not in (*TIMES, "rows")},
+        **{k: v for k, v in comparison.model_dump().items() if k not in (*TIMES, "rows")},
+        "cost": comparison.cost.model_dump(exclude={"seconds"}),
         "rows": [
-            {k: v for k, v in row.model_dump().items() if k not in TIMES}
-            for row in read(folder).rows
+            {k: v for k, v in row.model_dump().items() if k not in TIMES} for row in comparison.rows
         ],
     }
 

@@ -9,6 +9,7 @@ from gaf.lab.reports.page import write_page
 from tests.browser import Browser, Page, needs_chromium
 from tests.lab.reports.example import HOSTILE, ORDINARY, example
 from tests.lab.reports.test_page import hostile
+from tests.lab.reports.tuned import tuned_example
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -122,13 +123,35 @@ def test_names_of_users_stay_text(browser, tmp_path):
     assert HOSTILE in page.run(COLUMN.format(0))
     assert page.run("document.querySelectorAll('img').length") == 0
     assert page.run("document.scripts.length") == 3
-    label = "Plotly.Fx.hover(document.querySelector('.plot'), [{curveNumber: %d, pointNumber: 2}])"
-    curve = page.run(
-        "document.querySelector('.plot').data.findIndex(t => (t.name || '').includes('script'))"
+    # over the learning rate, and over the steps
+    plots = page.run("document.querySelectorAll('.plot').length")
+    for number, point in ((0, 0), (plots - 6, 2)):
+        plot = f"document.querySelectorAll('.plot')[{number}]"
+        curve = page.run(f"{plot}.data.findIndex(t => (t.name || '').includes('script'))")
+        page.run(f"Plotly.Fx.hover({plot}, [{{curveNumber: {curve}, pointNumber: {point}}}])")
+        page.wait(f"{plot}.querySelector('.hoverlayer text')")
+        assert HOSTILE in page.run(f"{plot}.querySelector('.hoverlayer').textContent")
+    assert page.complaints == page.requests == []
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_tuned_comparison_fits_and_its_legend_rules_all_figures(browser, tmp_path, width):
+    folder = tmp_path / "tuned"
+    page = browser.open(write_page(tuned_example(folder), folder), width=width)
+    page.wait(DRAWN)
+    assert page.run("document.documentElement.scrollWidth") <= width
+    wide = "[...document.querySelectorAll('.plot')].map(p => p.getBoundingClientRect().right)"
+    assert max(page.run(wide)) <= width
+    assert page.run("document.querySelectorAll('.legend').length") == 1
+    shown = (
+        "[...document.querySelectorAll('.plot')].slice(0, 3).map(p => p.data.filter("
+        "t => t.meta === 'adam' && t.visible).length)"
     )
-    page.run(label % curve)
-    page.wait("document.querySelector('.hoverlayer text')")
-    assert HOSTILE in page.run("document.querySelector('.hoverlayer').textContent")
+    assert min(page.run(shown)) > 0
+    page.run("document.querySelector('.legend input[value=adam]').click()")
+    assert page.run(shown) == [0, 0, 0]
+    bars = "[...document.querySelectorAll('.bar')].map(b => b.querySelectorAll('circle').length)"
+    assert page.run(bars) == [2, 2, 2, 2, 2, 1]  # usual and chosen; of the rule that failed none
     assert page.complaints == page.requests == []
 
 
