@@ -4,9 +4,12 @@ import csv
 import io
 import json
 import os
+import random
 import signal
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -221,6 +224,35 @@ def test_killed_or_stopped_it_goes_on_and_gives_the_same_table(whole, tmp_path):
     assert "runs were finished before" in err
     assert kept.items() <= finished(folder).items()  # no finished run was repeated
     assert table(folder) == whole
+
+
+@pytest.mark.slow
+def test_kills_of_any_process_at_ten_random_moments_change_nothing(whole, tmp_path):
+    """The command or one of its workers: a worker is replaced, after the command the same one goes on."""
+    moments, folder = random.Random(20), tmp_path / "c"
+    process = start(folder, workers=2)
+    for _ in range(10):
+        time.sleep(moments.uniform(0.2, 3.0))
+        tree = [process.pid, *children(process.pid)]
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(moments.choice(tree), signal.SIGKILL)
+        time.sleep(0.2)
+        if process.poll() is not None:
+            process.communicate()
+            process = start(folder, workers=2)
+    _, err = process.communicate(timeout=300)
+    if process.returncode:  # it was the last one that was killed
+        _, err = start(folder, workers=2).communicate(timeout=300)
+    assert "Traceback" not in err
+    assert table(folder) == whole
+
+
+def children(pid):
+    """Those of a process, by what the system lists."""
+    out = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
+    return [int(line) for line in out.stdout.split()]
 
 
 def test_nothing_learned_is_said_in_the_table_and_at_the_top_of_the_page(
