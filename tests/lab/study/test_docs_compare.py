@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from gaf.lab.study import recipes
-from gaf.lab.study.compare import FACTORS, SETTINGS, TUNING_SEEDS
+from gaf.lab.study.plan import SEEDS, SETTINGS, TuningPlan
+from gaf.lab.study.protocol import GROWTH, NEAR_THE_BEST
 from gaf.lab.study.settings import MEMBERS, PRESETS, make, split
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,6 +30,11 @@ def test_settings_and_recipes_exist():
 
 def test_the_defaults_are_those_of_the_code():
     assert f"`{', '.join(SETTINGS)}`" in TEXT
-    *first, last = (f"{factor:g}" for factor in FACTORS)
-    assert f"times {', '.join(first)} and {last} on two seeds" in TEXT
-    assert len(TUNING_SEEDS) == 2
+    plan = TuningPlan()
+    assert f"Each rule tries {plan.rates} rates, a factor of {plan.ratio:g} apart" in TEXT
+    assert f"on {plan.seeds} tuning seeds" in TEXT
+    assert f"{plan.validation:.0%} of the training data".replace("%", " %") in TEXT
+    assert f"at most {plan.within:g} point (`--within`) below" in TEXT
+    assert f"Fresh seeds ({SEEDS}, `--seeds`)" in TEXT
+    assert NEAR_THE_BEST == 3
+    assert f"the three best rates, the grid grows there, by {GROWTH} rates at most" in TEXT
