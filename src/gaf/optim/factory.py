@@ -73,7 +73,7 @@ def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
             return OURS[optimizer](params, **arguments, **chosen)
 
         return make
-    kind = _of_torch(optimizer)
+    kind = of_torch(optimizer)
     ANY.place({}, placement)
 
     def make_activated(params: ParamsT, **arguments: Any) -> torch.optim.Optimizer:
@@ -102,7 +102,8 @@ def read_name(name: str) -> tuple[str, Activation | None, str | None]:
     return match["optimizer"].lower(), f, check_placement(placement)
 
 
-def _of_torch(name: str) -> type[torch.optim.Optimizer]:
+def of_torch(name: str) -> type[torch.optim.Optimizer]:
+    """The optimizer of torch.optim that a name in lower case means; GafError offers the nearest."""
     known = {
         each.lower(): kind
         for each, kind in vars(torch.optim).items()
