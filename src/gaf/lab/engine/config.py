@@ -12,17 +12,15 @@ import math
 import reprlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 
@@ -31,7 +29,7 @@ from gaf.common.errors import GafError
 from gaf.common.files import check_texts, number, read_whole
 from gaf.common.texts import did_you_mean
 from gaf.functions import Adaptive, as_activation
-from gaf.lab.tasks.base import Config, Share, TaskConfig
+from gaf.lab.tasks.base import Config, GrownConfig, Share, TaskConfig
 from gaf.optim.factory import OURS
 from gaf.optim.settings import placement_of
 
@@ -65,22 +63,30 @@ SENTENCE = 1000  # characters
 FREE = ("task.data_options.", "task.model_options.", "task.options.")  # dicts of a task's own keys
 LENGTHS = ("epochs", "iterations")  # a run has one of them
 
-# Not every rule's. The later ones are written only where they are set: a run from before them is found again.
-LATER_KEYS = {"decoupled_weight_decay", "eps_hat"}
+# Not every rule's.
+LATER_KEYS = frozenset({"decoupled_weight_decay", "eps_hat"})
 OWN_KEYS = {"momentum", "dampening", "nesterov", "betas", "eps", "amsgrad", *LATER_KEYS}
+
+# What a script of the user's decides as long as no setting does.
+SCRIPT_KEYS = ("name", "lr", "weight_decay", *sorted(OWN_KEYS))
 
 LION_BETAS: tuple[float, float] = inspect.signature(OURS["lion"]).parameters["betas"].default
 
 C = TypeVar("C", bound="Config")
 
 
-class OptimizerConfig(Config):
+class OptimizerConfig(GrownConfig):
     """The update rule. A key that the rule does not have (betas of SGD) keeps its default.
 
     ``activation`` is written as :func:`gaf.parse` reads it, or ``auto``. Before it comes what else is done to
     gradients: ``centralize`` takes from each output's weights the mean of their gradient (Yong et al., 2020),
     clipping is by value or by norm, ``normalize`` gives all gradients together this very norm.
+
+    ``script`` has the keys that a script of the user's decides: of these the values here do not count, but
+    for ``lr``, which is a factor on the script's. ``control``: the script runs the matched control.
     """
+
+    later_keys: ClassVar[frozenset[str]] = LATER_KEYS | {"script", "control"}
 
     name: Literal["sgd", "adam", "adamw", "lion"] = "sgd"
     lr: Positive = 0.1
@@ -99,11 +105,8 @@ class OptimizerConfig(Config):
     clip_norm: Positive | None = None
     normalize: Positive | None = None
     centralize: bool = False
-
-    @model_serializer(mode="wrap")
-    def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        unset = [key for key in LATER_KEYS if not getattr(self, key)]
-        return {key: value for key, value in dump(self).items() if key not in unset}
+    script: tuple[str, ...] = ()
+    control: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> OptimizerConfig:
@@ -122,11 +125,18 @@ class OptimizerConfig(Config):
             raise GafError("placement needs an activation; unset it, or set one")
         if [self.clip_value, self.clip_norm, self.normalize].count(None) < 2:
             raise GafError("set one of clip_value, clip_norm and normalize, not two")
+        for key in self.script:
+            if key not in SCRIPT_KEYS:
+                raise GafError(f"script: a script does not decide {key!r}")
+        if self.control and not (self.script and self.activation):
+            raise GafError("control belongs to a script's rule with an activation")
         return self
 
     @property
     def where(self) -> str:
-        """The placement in force: gaf's own default where none is set."""
+        """The placement in force: gaf's own default where none is set, '' where the script knows it."""
+        if self.placement is None and {"name", "momentum"} & {*self.script}:
+            return ""
         rule, f = OURS[self.name].rule, as_activation(self.activation)
         if f is None:
             return rule.place(dict(self), self.placement)
@@ -214,8 +224,15 @@ class RunConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> RunConfig:
-        if (self.epochs is None) == (self.iterations is None):
+        if self.task.is_script:
+            if self.epochs or self.iterations:
+                raise GafError(
+                    "a script decides how long it trains: leave epochs and iterations out"
+                )
+        elif (self.epochs is None) == (self.iterations is None):
             raise GafError("set epochs or iterations, one of the two")
+        if self.optimizer.script and not self.task.is_script:
+            raise GafError("optimizer.script belongs to a task that is a script")
         if self.batch_size % self.accumulate:
             raise GafError(
                 f"batch_size {self.batch_size} does not divide into accumulate={self.accumulate} parts"
@@ -265,6 +282,11 @@ def matched_control(config: RunConfig) -> RunConfig:
     s = gaf.parse(rule.activation).slope
     if not rule.has_control:
         raise GafError(f"{rule.activation} jumps at 0, so there is no matched control of it")
+    if rule.script:  # it knows what s multiplies
+        matched = rule.model_copy(update={"control": True})
+        return config.model_copy(
+            update={"name": f"{config.name}-matched-control", "optimizer": matched}
+        )
     change: dict[str, Any] = {"activation": None, "placement": None}
     if rule.eps == 0:  # without a bounded f an element that has had no gradient would be 0 / 0
         change["eps"] = OptimizerConfig.model_fields["eps"].default

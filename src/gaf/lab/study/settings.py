@@ -123,6 +123,11 @@ def make(base: RunConfig, text: str) -> Setting:
                 f"the setting {text!r}: {part!r} undoes {undone[0]!r}; leave one of them out"
             )
         by |= dict.fromkeys(changes, part)
+        # a script decides what no setting has set; a factor on its rate leaves it the script's
+        left = [
+            key for key in config.optimizer.script if key not in changes or RATE.fullmatch(part)
+        ]
+        changes["script"] = tuple(left)
         try:
             rule = OptimizerConfig.model_validate({**dict(config.optimizer), **changes})
         except ValidationError as error:
@@ -235,6 +240,8 @@ def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
         raise GafError(f"unknown setting {text!r}{did_you_mean(nearer, known)}")
     f = gaf.parse(function)
     activation = spelled(f)
+    if not placement and not rule.where:  # which the script knows
+        return activation, {"activation": activation, "placement": None}
     where = placement or (f.usual_placement if isinstance(f, Adaptive) else rule.where)
     return f"{activation}@{where}", {"activation": activation, "placement": where}
 

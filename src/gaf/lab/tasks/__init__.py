@@ -34,7 +34,7 @@ def built_in(kind: str) -> type[Task]:
 
 
 def load_task(config: TaskConfig) -> Task:
-    """The built-in task of ``config.kind``, or what the user's own function makes of ``options``."""
+    """The built-in task of ``config.kind``, the script, or what the user's function makes of ``options``."""
     if not config.own:
         if config.kind not in BUILT_IN:
             hint = did_you_mean(config.kind, BUILT_IN)
@@ -42,6 +42,10 @@ def load_task(config: TaskConfig) -> Task:
                 f"unknown kind of task {config.kind!r}{hint} (a task of your own: 'my_module:make_task')"
             )
         return built_in(config.kind)(config)  # type: ignore[call-arg]
+    if config.is_script:
+        from gaf.lab.tasks.script import Script
+
+        return Script(config)
     make = import_maker(config.kind)
     try:
         inspect.signature(make).bind(**config.options)

@@ -31,10 +31,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from torch import Tensor, nn
 
 from gaf.common.errors import GafError
@@ -57,11 +65,30 @@ class Config(BaseModel):
     noun: ClassVar[str] = "config"
 
 
-class TaskConfig(Config):
-    """What is learned: a built-in kind with data and model by name, or a user's own function.
+class GrownConfig(Config):
+    """A config with keys that came later, written only where they are set: older runs are found again."""
+
+    later_keys: ClassVar[frozenset[str]]
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        unset = [key for key in self.later_keys if getattr(self, key) == fields[key].default]
+        return {key: value for key, value in dump(self).items() if key not in unset}
+
+
+ScoredOn = Literal["test", "validation"]
+SCRIPT = "script"  # the kind of a task that is a script of the user's
+
+
+class TaskConfig(GrownConfig):
+    """What is learned: a built-in kind with data and model by name, a user's own function or script.
 
     ``kind="my_module:make_task"`` calls ``make_task(**options)``; the other fields are then unused.
+    ``kind="script"`` runs the script that ``options`` name, see :mod:`gaf.lab.tasks.script`.
     """
+
+    later_keys: ClassVar[frozenset[str]] = frozenset({"score_on"})
 
     kind: str = "classification"
     data: str = ""
@@ -70,6 +97,7 @@ class TaskConfig(Config):
     model_options: dict[str, JsonValue] = {}
     label_smoothing: Share = 0.0
     options: dict[str, JsonValue] = {}
+    score_on: ScoredOn = "test"
 
     @model_validator(mode="after")
     def _whole(self) -> TaskConfig:
@@ -88,8 +116,13 @@ class TaskConfig(Config):
 
     @property
     def own(self) -> bool:
-        """Whether the task is made by a function of the user's."""
-        return ":" in self.kind
+        """Whether the task is made by a function of the user's, or is a script of theirs."""
+        return ":" in self.kind or self.is_script
+
+    @property
+    def is_script(self) -> bool:
+        """Whether the task is a script of the user's."""
+        return self.kind == SCRIPT
 
 
 @contextmanager
