@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gaf.common.errors import GafError
 from gaf.common.files import write_json
@@ -38,7 +38,7 @@ from gaf.lab.engine.folder import Result
 from gaf.lab.engine.identity import facts_of_machine, identify
 from gaf.lab.engine.progress import Progress
 from gaf.lab.engine.signals import Interrupted, Wish
-from gaf.lab.tasks.base import SCRIPT
+from gaf.lab.tasks.base import SCRIPT, ScoredOn
 from gaf.lab.tasks.script import Script
 from gaf.trials.request import REQUEST
 from gaf.trials.run import REPORT, VARIABLE
@@ -81,10 +81,17 @@ class Report(Config):
     seed_read: bool
     optimizers: dict[str, ScriptOptimizer]
 
-    @property
-    def scored_on(self) -> Literal["test", "validation"]:
-        """What the score is of: the test data, or the validation data where that is all there is."""
-        return "validation" if self.test is None else "test"
+    @model_validator(mode="after")
+    def _has_score(self) -> Report:
+        if self.validation is None and self.test is None:
+            raise GafError("it has no score")
+        return self
+
+    def scored(self, asked: ScoredOn) -> tuple[ScoredOn, float | None]:
+        """What the score that counts is of, and the score: the validation's where that is all there is."""
+        if asked == "test" and self.test is not None:
+            return "test", self.test
+        return "validation", self.validation
 
 
 def script_config(
@@ -273,13 +280,12 @@ def _result(config: RunConfig, folder: Path, script: Script, status: int) -> Res
             f"training (see {folder / STDOUT})"
         )
     report = read_report(folder)
-    score = report.validation if report.scored_on == "validation" else report.test
-    if config.task.score_on == "validation" and report.validation is None:
+    _, score = report.scored(config.task.score_on)
+    if score is None:
         raise ScriptFailed(
             f"{config.name} reports no validation score, by which rates are tuned: call "
-            "trial.report(validation=..., test=...)"
+            f"trial.report(validation=..., test=...) (see {folder / STDOUT})"
         )
-    assert score is not None
     diverged = not math.isfinite(score)
     final = {report.score: report.worst if diverged else score}
     if report.validation is not None:
