@@ -287,6 +287,16 @@ def test_configs_from_before_are_written_as_they_were():
     assert OptimizerConfig(activation="arctan(0.1, 20)").where == "gradient"
 
 
+def test_a_function_or_placement_that_there_is_not_is_refused():
+    written = script_config("train.py").model_dump(mode="json")
+    for changes, hint in [
+        ({"activation": "arctn"}, "arctan"),
+        ({"activation": "arctan", "placement": "gradinet"}, "gradient"),
+    ]:
+        with pytest.raises(GafError, match=f"did you mean '{hint}'"):
+            read({**written, "optimizer": {**written["optimizer"], **changes}})
+
+
 def test_seeds_that_make_no_difference_are_an_error():
     check_seeds([])
     check_seeds([[0.9]])

@@ -146,7 +146,7 @@ def test_kill_9_of_any_process_at_any_moment_changes_nothing(tmp_path):
     assert whole.stdout.count("\n") == 3, whole.stderr
     draw = random.Random(0)
     killed = []
-    for _ in range(6):
+    for _ in range(10):
         process = subprocess.Popen(
             [*command, str(tmp_path / "killed")], env=ENVIRONMENT, stdout=subprocess.DEVNULL
         )

@@ -30,6 +30,7 @@ from gaf.common.files import check_texts, number, read_whole
 from gaf.common.texts import did_you_mean
 from gaf.functions import Adaptive, as_activation
 from gaf.lab.tasks.base import Config, GrownConfig, Share, TaskConfig
+from gaf.optim.description import check_placement
 from gaf.optim.factory import OURS
 from gaf.optim.settings import placement_of
 
@@ -135,9 +136,9 @@ class OptimizerConfig(GrownConfig):
     @property
     def where(self) -> str:
         """The placement in force: gaf's own default where none is set, '' where the script knows it."""
-        if self.placement is None and {"name", "momentum"} & {*self.script}:
-            return ""
         rule, f = OURS[self.name].rule, as_activation(self.activation)
+        if {"name", "momentum"} & {*self.script}:
+            return check_placement(self.placement) or ""
         if f is None:
             return rule.place(dict(self), self.placement)
         return placement_of(dict(self), f, rule, self.placement)

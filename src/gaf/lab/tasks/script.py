@@ -45,6 +45,16 @@ class ScriptOptions(Config):
             key = ".".join(map(str, first["loc"]))
             raise GafError(f"task.options.{key} of a script: {first['msg']}") from None
 
+    @property
+    def call(self) -> str:
+        """The script as one types it.
+
+        Example:
+            >>> ScriptOptions(path="train.py", arguments=("--epochs", "10")).call
+            'train.py --epochs 10'
+        """
+        return shlex.join([*shlex.split(self.launch), self.path, *self.arguments])
+
 
 class Script(Task):
     """A task that a process of its own trains; the engine builds no model of it."""
