@@ -14,13 +14,21 @@ KILLS = 10
 IN_A_WRITE = 4  # of them
 CHANGES = ("epochs=6", "batch_size=16", "checkpoint_every=2")
 # 1.1 M weights: a checkpoint of 9 MB takes longer than a step; dropout: the random states matter
-OPTIONS = {"samples": 200, "width": 1024, "depth": 2, "dropout": 0.2}
+OPTIONS = {"width": 1024, "depth": 2, "dropout": 0.2}
+# 200 samples to train on
+SAMPLES = {
+    "test": (200, ()),
+    "validation": (250, ("task.validation=0.2", "task.score_on=validation")),
+}
 
 
 @pytest.mark.slow
-def test_killed_at_ten_random_moments(tmp_path):
+@pytest.mark.parametrize("scored_on", SAMPLES)
+def test_killed_at_ten_random_moments(tmp_path, scored_on):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    status, _, err = run(arguments(whole, *CHANGES, options=OPTIONS))
+    samples, more = SAMPLES[scored_on]
+    changes, options = (*CHANGES, *more), {**OPTIONS, "samples": samples}
+    status, _, err = run(arguments(whole, *changes, options=options))
     assert status == 0, err
     moments = random.Random(7)
     order = [True] * IN_A_WRITE + [False] * (KILLS - IN_A_WRITE)
@@ -28,7 +36,7 @@ def test_killed_at_ten_random_moments(tmp_path):
     steps, cut_short = [], 0
     for in_a_write in order:
         before = newest(killed)
-        process = start(arguments(killed, *CHANGES, options=OPTIONS))
+        process = start(arguments(killed, *changes, options=options))
         # It must get somewhere, or ten kills would all hit the same step.
         wait_for(process, lambda before=before: newest(killed) > before)
         time.sleep(moments.uniform(0, 0.4))
@@ -41,12 +49,12 @@ def test_killed_at_ten_random_moments(tmp_path):
         cut_short += bool(unfinished(killed))
     assert not (killed / "finished.json").exists(), steps
     assert cut_short >= 1, "no kill fell into the writing of a checkpoint"
-    status, _, err = run(arguments(killed, *CHANGES, options=OPTIONS))
+    status, _, err = run(arguments(killed, *changes, options=options))
     assert status == 0, err
     assert_same_run(whole, killed)
     assert last_checkpoint(killed)["state"]["step"] == 78
     assert any(step % 13 for step in steps), "no kill fell into an epoch"
-    assert {record["kind"] for record in metrics(killed)} == {"train", "test", "gradients"}
+    assert {record["kind"] for record in metrics(killed)} == {"train", scored_on, "gradients"}
     print(
         f"killed after the checkpoints of steps {steps}, {cut_short} of them while writing the next"
     )

@@ -11,16 +11,25 @@ from tests.lab.engine.processes import arguments, run, together, torchrun
 from tests.lab.engine.tiny import last_checkpoint, metrics
 
 CHANGES = ("epochs=3", "batch_size=16", "accumulate=2", "optimizer.clip_norm=1.0")
-OPTIONS = {"samples": 85, "width": 15}  # the last batch and the rows of weights do not halve
+# 85 samples to train on: the last batch and the rows of weights do not halve
+RUNS = {
+    "test": (CHANGES, {"samples": 85, "width": 15}),
+    "validation": (
+        (*CHANGES, "task.validation=0.15", "task.score_on=validation"),
+        {"samples": 100, "width": 15},
+    ),
+}
 TOLERANCE = 2e-6  # observed: 3e-8 in weights, 1.2e-7 in velocities; 3e-7 after 20 epochs
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+@pytest.fixture(scope="module", params=RUNS)
+def alone(tmp_path_factory, request):
+    """A run in one process, with its changes and options."""
     folder = tmp_path_factory.mktemp("one") / "run"
-    status, _, err = run(arguments(folder, *CHANGES, options=OPTIONS))
+    changes, options = RUNS[request.param]
+    status, _, err = run(arguments(folder, *changes, options=options))
     assert status == 0, err
-    return folder
+    return folder, changes, options
 
 
 def assert_close(one, two):
@@ -41,8 +50,9 @@ def assert_close(one, two):
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
 def test_two_processes_train_to_the_weights_of_one(alone, tmp_path, strategy):
+    alone, changes, options = alone
     two = tmp_path / "two"
-    args = arguments(two, *CHANGES, f"strategy={strategy}", options=OPTIONS)
+    args = arguments(two, *changes, f"strategy={strategy}", options=options)
     (torchrun if strategy == "ddp" else together)(2, args)
     assert_close(alone, two)
     assert read_result(two).final["top1"] == read_result(alone).final["top1"]
@@ -62,10 +72,10 @@ def test_two_processes_train_to_the_weights_of_one(alone, tmp_path, strategy):
     shutil.rmtree(newest)
     back = tmp_path / "back"
     shutil.copytree(two, back)
-    status, _, err = run(arguments(two, *CHANGES, options=OPTIONS))
+    status, _, err = run(arguments(two, *changes, options=options))
     assert status == 0, err
     assert f"resumed at step {int(before.name[5:])}" in err
     assert len(list(checkpoint.steps(two / "checkpoints")[0].glob("*.pt"))) == 1
     assert_close(alone, two)
-    together(2, arguments(back, *CHANGES, f"strategy={strategy}", options=OPTIONS))
+    together(2, arguments(back, *changes, f"strategy={strategy}", options=options))
     assert_close(alone, back)

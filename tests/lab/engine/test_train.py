@@ -118,16 +118,32 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(finished, tmp_pa
     assert metrics(finished.folder) != metrics(tmp_path / "other")
 
 
+VALIDATION = ("task.validation=0.2", "task.score_on=validation")
+
+
+@pytest.fixture(scope="module", params=[(80, ()), (100, VALIDATION)], ids=["test", "validation"])
+def config(request):
+    """Five steps an epoch, scored on test or on validation data."""
+    samples, changes = request.param
+    return tiny_config(*changes, samples=samples, dropout=0.2)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(config, tmp_path_factory):
+    return train(config, tmp_path_factory.mktemp("uninterrupted"))
+
+
 @pytest.mark.parametrize("step", [1, 5, 8, 14, 15])
-def test_interrupted_and_resumed_is_as_if_nothing_had_happened(finished, tmp_path, step):
-    config = tiny_config(dropout=0.2)
+def test_interrupted_and_resumed_is_as_if_nothing_had_happened(
+    config, uninterrupted, tmp_path, step
+):
     with pytest.raises(Interrupted) as stop:
         train(config, tmp_path, progress=Kick(step))
     assert (stop.value.step, stop.value.number) == (step, signal.SIGTERM)
     assert not (tmp_path / "finished.json").exists()
     result = train(config, tmp_path)
-    assert_same_run(finished.folder, tmp_path)
-    assert result.final == finished.final
+    assert_same_run(uninterrupted.folder, tmp_path)
+    assert result.final == uninterrupted.final
     assert len(json.loads((tmp_path / "environment.json").read_text())["resumed"]) == 1
 
 

@@ -57,6 +57,10 @@ def train(
     A run is a folder. It can be stopped or killed at any time: the same command, or
     --resume FOLDER, goes on where it was and ends with the same weights.
 
+    The score is that on the test data. With --set task.validation=0.2 a fifth of the training data
+    is kept out of the training; with --set task.score_on=validation as well the score is that on
+    this part, and the test data is not opened.
+
     Example: gaf train digits-cnn-sgdm --set optimizer.lr=0.1 --seed 1
     """
     if show_list:
@@ -153,7 +157,7 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
         if before:
             terminal.say("this run was finished before; nothing was trained")
         content = plain({**dict(result), "folder": str(result.folder)})
-        terminal.show(json.dumps(content) if as_json else _sentence(result))
+        terminal.show(json.dumps(content) if as_json else _sentence(result, config))
     return 0
 
 
@@ -170,13 +174,13 @@ def _subset(config: RunConfig) -> str:
         return ""  # the training will say so
 
 
-def _sentence(result: Result) -> str:
+def _sentence(result: Result, config: RunConfig) -> str:
     if result.diverged:
         return f"{result.name}: diverged at step {result.steps}, in {result.folder}"
     from gaf.lab.engine.folder import summary
 
     return (
-        f"{result.name}: {summary(result.final)} after {result.steps} steps of "
+        f"{result.name}: {summary(result.final, config.task.score_on)} after {result.steps} steps of "
         f"{result.seconds_per_step:.3g} s, in {result.folder}"
     )
 

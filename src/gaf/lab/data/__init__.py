@@ -9,13 +9,14 @@ from gaf.lab.data import catalog
 from gaf.lab.data.files import DataError, DatasetMissing
 from gaf.lab.data.imagefolder import FolderSource
 from gaf.lab.data.layouts import SPLITS, Options, at_home, default_root
-from gaf.lab.data.sources import Source, TensorSource
+from gaf.lab.data.sources import Source, Subset, TensorSource
 
 __all__ = [
     "DataError",
     "DatasetMissing",
     "FolderSource",
     "Source",
+    "Subset",
     "TensorSource",
     "load",
     "stand_in",

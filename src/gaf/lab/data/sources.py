@@ -11,6 +11,7 @@ held back from it.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -121,6 +122,85 @@ class TensorSource:
             if augment is not None:
                 images = augment(images, index, seed=seed, epoch=epoch)
             yield images.float().mul_(scale).add_(shift), self.targets.index_select(0, index)
+
+
+class Subset:
+    """Some samples of a source; what is random in a sample stays what it is in the whole.
+
+    Args:
+        whole: the source.
+        indices: of the samples in it, int64.
+
+    Example:
+        >>> from gaf.lab.data import load
+        >>> few = Subset(load("digits", "train"), torch.tensor([3, 7]))
+        >>> len(few), few.targets.tolist()
+        (2, [3, 8])
+    """
+
+    def __init__(self, whole: Any, indices: Tensor) -> None:
+        self.whole, self.indices = whole, indices
+
+    @property
+    def name(self) -> str:
+        return self.whole.name
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.whole.classes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.whole.shape
+
+    @property
+    def targets(self) -> Tensor:
+        """The labels, of a source that has them."""
+        targets = self.whole.targets
+        return targets[self.indices.to(targets.device)]
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """That of the whole, and which samples."""
+        digest = hashlib.sha256(self.indices.numpy().tobytes()).hexdigest()
+        samples = f"{len(self)} of {len(self.whole)}, indices {digest}"
+        return {**self.whole.fingerprint, "samples": samples}
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def batches(
+        self, indices: Sequence[Tensor], *, seed: int, epoch: int, device: torch.device
+    ) -> Iterator[Any]:
+        """As those of the whole."""
+        chosen = [self.indices[batch] for batch in indices]
+        return self.whole.batches(chosen, seed=seed, epoch=epoch, device=device)
+
+
+SPLIT_SEED = 20  # of which samples are held out: the same for all runs
+
+
+def hold_out(targets: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Which samples to keep, and which to hold out: at random, of each class this share, but never all.
+
+    Args:
+        targets: the class of each sample, int64; where there are no classes: zeros.
+        share: of the samples to hold out.
+
+    Example:
+        >>> kept, held_out = hold_out(torch.arange(100) % 10, 0.2)
+        >>> (held_out % 10).bincount().tolist()
+        [2, 2, 2, 2, 2, 2, 2, 2, 2, 2]
+    """
+    order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(SPLIT_SEED))
+    counts = targets.bincount()
+    # class by class, in random order within each
+    order = order[targets[order].argsort(stable=True)]
+    classes = targets[order]
+    rank = torch.arange(len(order)) - (counts.cumsum(0) - counts)[classes]
+    shares = torch.minimum((share * counts).round().long(), counts - 1)
+    held_out = rank < shares[classes]
+    return order[~held_out].sort().values, order[held_out].sort().values
 
 
 Batch = TypeVar("Batch")

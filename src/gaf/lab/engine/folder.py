@@ -23,6 +23,7 @@ from gaf.common.files import read_json, write_json
 from gaf.lab.engine import config as configs
 from gaf.lab.engine.config import Config, Number, RunConfig, Whole, explain
 from gaf.lab.engine.identity import RunIdentity
+from gaf.lab.tasks.base import ScoredOn
 
 CONFIG, IDENTITY, ENVIRONMENT = "config.json", "identity.json", "environment.json"
 FINISHED = "finished.json"
@@ -146,8 +147,9 @@ def locked(folder: Path) -> AbstractContextManager[None]:
 class Result(Config):
     """What came of a run.
 
-    ``final`` and ``best`` are the metrics on the test set at the end and at the best score (with its
-    step). A run that ``diverged`` has the task's worst score. ``score`` is ``final[score_name]``.
+    ``final`` and ``best`` are the metrics on the test set, or on the validation data where the config's
+    ``task.score_on`` says so, at the end and at the best score (with its step). A run that ``diverged`` has
+    the task's worst score. ``score`` is ``final[score_name]``.
     ``chance`` is the score up to which nothing has been learned, None where the task does not say.
     The file has no ``folder``: a run may be moved.
     """
@@ -174,14 +176,19 @@ class Result(Config):
         return self.score > self.chance if self.higher_is_better else self.score < self.chance
 
 
-def summary(metrics: Mapping[str, float]) -> str:
+def summary(metrics: Mapping[str, float], scored_on: ScoredOn = "test") -> str:
     """Figures in a line. Those with a slash in their name are details, recorded and not shown.
+
+    Args:
+        metrics: by name.
+        scored_on: what they were measured on; said where it is not the test data.
 
     Example:
         >>> summary({"mAP": 0.77714, "AP/dog": 0.8413})
         'mAP 0.7771'
     """
-    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name)
+    figures = [f"{name} {value:.4g}" for name, value in metrics.items() if "/" not in name]
+    return ", ".join(figures) + ("" if scored_on == "test" else f" on {scored_on} data")
 
 
 def read_result(folder: Path) -> Result:

@@ -45,7 +45,7 @@ class RunIdentity(Config):
     Args:
         versions: of the built-in parts, such as ``{"engine": 1, "rule sgd": 1, "function arctan": 1}``.
         source: the sha256 of each file that the user wrote, by what is made from it and by its path.
-        data: what the data to train and to test on say of themselves.
+        data: what the data to train and to score on say of themselves.
     """
 
     versions: dict[str, int]
@@ -161,7 +161,7 @@ def _data(task: Task) -> dict[str, dict]:
     if isinstance(task, Script):
         return {}  # which the script opens
     with redirect_stdout(sys.stderr):
-        sources = {"train": task.train_source(), "test": task.test_source()}
+        sources = {"train": task.training_part(), task.scored_on: task.scored_part()}
         return {split: dict(source.fingerprint) for split, source in sources.items()}
 
 

@@ -54,7 +54,7 @@ def steps_of(run: Run, epoch: int, position: int) -> Iterator[tuple[list[Part], 
     steps = [run.sampler.parts(batch) for batch in batches]
     indices = [part.indices for parts in steps for part in parts]
     where = {"seed": run.config.seed, "epoch": epoch, "device": run.fabric.device}
-    stream = iter(run.task.train_source().batches(indices, **where))
+    stream = iter(run.task.training_part().batches(indices, **where))
     for parts in steps:
         yield parts, stream
 
@@ -123,10 +123,10 @@ def log(run: Run) -> None:
 
 
 def evaluate(run: Run) -> None:
-    """The task's metrics on the whole test set."""
+    """The task's metrics on the whole test set, or on all validation data."""
     if run.state.diverged:
         return
-    state, fabric, source = run.state, run.fabric, run.task.test_source()
+    state, fabric, source = run.state, run.fabric, run.task.scored_part()
     size = max(1, run.config.batch_size // run.config.accumulate)
     indices = evaluation_indices(len(source), size, fabric.global_rank, fabric.world_size)
     run.model.eval()
@@ -138,8 +138,8 @@ def evaluate(run: Run) -> None:
     metrics = {name: float(value) for name, value in metrics.items()}
     score = run.task.score_of(metrics)
     state.test, state.evaluated, run.saved = metrics, state.step, False
-    run.write("test", state.step, {"epoch": run.epoch, **metrics})
-    run.progress.say(f"step {state.step}/{run.total}: {summary(metrics)}")
+    run.write(run.task.scored_on, state.step, {"epoch": run.epoch, **metrics})
+    run.progress.say(f"step {state.step}/{run.total}: {summary(metrics, run.task.scored_on)}")
     if not math.isfinite(score):
         diverge(run, f"{run.task.score} is {score}")
     elif not state.best or run.task.is_better(score, run.task.score_of(state.best)):

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -19,6 +19,7 @@ from gaf.common.errors import GafError
 from gaf.common.files import number, plain, read_whole
 from gaf.lab.engine import config as configs
 from gaf.lab.engine.config import Config, Number, Whole
+from gaf.lab.tasks.base import ScoredOn
 from gaf.optim.monitor import HIGHEST, LOWEST
 
 LARGEST = 1 << 30  # bytes of the records: 3 million steps take about 100 million
@@ -95,7 +96,7 @@ class Training(Record):
 
 
 class Testing(Record):
-    """The metrics on the test set, by name."""
+    """The metrics on the test or the validation data, by name."""
 
     __pydantic_extra__: dict[str, Number]  # type: ignore[assignment]
 
@@ -110,7 +111,12 @@ class Gradients(Record):
     histogram: dict[Edge, Part] = Field(default_factory=dict)
 
 
-KINDS: dict[str, type[Record]] = {"train": Training, "test": Testing, "gradients": Gradients}
+SCORED = get_args(ScoredOn)  # of these two a run has one
+KINDS: dict[str, type[Record]] = {
+    "train": Training,
+    **dict.fromkeys(SCORED, Testing),
+    "gradients": Gradients,
+}
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

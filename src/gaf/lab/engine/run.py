@@ -102,7 +102,7 @@ def _train(config: RunConfig, folder: Path, progress: Progress, wish: Wish) -> R
 
 def prepare(config: RunConfig, folder: Path, task: Task, fabric: Fabric, wish: Wish) -> Run:
     """Model, optimizer and data of a run that has not begun; nothing is written yet."""
-    samples = len(task.train_source())
+    samples = len(task.training_part())
     sampler = Sampler.of(config, samples, fabric.global_rank, fabric.world_size)
     rng.seed_all(config.seed)  # the same on all processes: each shards or copies the same model
     model = task.build_model()

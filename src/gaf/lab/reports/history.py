@@ -27,7 +27,7 @@ class RunHistory:
 
     seed: int
     loss: Curve  # mean training loss since the record before
-    score: Curve  # on the test set
+    score: Curve  # on the test set or the validation data
     gradients: tuple[dict[str, Any], ...]  # what f saw
     diverged: int | None  # at which step
     activation: str | None
@@ -65,7 +65,7 @@ def read(folder: Path, seed: int, score_name: str) -> RunHistory:
         kind, step = entry["kind"], entry["step"]
         if kind == "train":
             loss[step] = entry["loss"]
-        elif kind == "test" and score_name in entry:
+        elif kind in record.SCORED and score_name in entry:
             score[step] = entry[score_name]
         elif kind == "gradients":
             seen.append(entry)

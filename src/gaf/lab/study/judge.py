@@ -53,7 +53,7 @@ def history(outcome: Outcome) -> History:
     tests = [
         (entry["step"], entry[result.score_name])
         for entry in records
-        if entry["kind"] == "test" and result.score_name in entry
+        if entry["kind"] in record.SCORED and result.score_name in entry
     ]
     trained = [entry for entry in records if entry["kind"] == "train"]
     gap = None

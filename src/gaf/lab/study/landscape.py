@@ -97,7 +97,7 @@ def reached(path: Path, config: RunConfig) -> Reached:
 
 def training_loss(task: Task, samples: int = SAMPLES) -> Loss:
     """The mean loss over the first samples of the training set, as the first epoch shows them."""
-    source = task.train_source()
+    source = task.training_part()
     indices = torch.arange(min(samples, len(source)))
     parts = indices.split(BATCH)
     with rng.own_settings(None):
@@ -175,7 +175,7 @@ def look(
         "title": at.config.name,
         "checkpoint": str(at.path),
         "step": at.step,
-        "samples": min(samples, len(at.task.train_source())),
+        "samples": min(samples, len(at.task.training_part())),
         "radius": radius,
         "seed": seed,
         "curve": near.record(),

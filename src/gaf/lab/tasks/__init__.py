@@ -41,7 +41,9 @@ def load_task(config: TaskConfig) -> Task:
             raise GafError(
                 f"unknown kind of task {config.kind!r}{hint} (a task of your own: 'my_module:make_task')"
             )
-        return built_in(config.kind)(config)  # type: ignore[call-arg]
+        task = built_in(config.kind)(config)  # type: ignore[call-arg]
+        task.use_validation(config)
+        return task
     if config.is_script:
         from gaf.lab.tasks.script import Script
 
@@ -54,6 +56,7 @@ def load_task(config: TaskConfig) -> Task:
     task = make(**config.options)
     if not isinstance(task, Task):
         raise GafError(f"{config.kind} gave {type(task).__name__}, not a gaf.lab.tasks.Task")
+    task.use_validation(config)
     return task
 
 

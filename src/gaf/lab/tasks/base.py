@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NoReturn, TypeVar
 
 import torch
 from pydantic import (
@@ -84,11 +84,14 @@ SCRIPT = "script"  # the kind of a task that is a script of the user's
 class TaskConfig(GrownConfig):
     """What is learned: a built-in kind with data and model by name, a user's own function or script.
 
-    ``kind="my_module:make_task"`` calls ``make_task(**options)``; the other fields are then unused.
-    ``kind="script"`` runs the script that ``options`` name, see :mod:`gaf.lab.tasks.script`.
+    ``kind="my_module:make_task"`` calls ``make_task(**options)``; data, model and label smoothing are then
+    unused. ``validation`` is the share of the training data that is kept out of the training, ``score_on``
+    whether the test data or that share is evaluated: in the second case the test data stays closed.
+    ``kind="script"`` runs the script that ``options`` name, see :mod:`gaf.lab.tasks.script`, which keeps
+    validation data by itself.
     """
 
-    later_keys: ClassVar[frozenset[str]] = frozenset({"score_on"})
+    later_keys: ClassVar[frozenset[str]] = frozenset({"validation", "score_on"})
 
     kind: str = "classification"
     data: str = ""
@@ -97,6 +100,7 @@ class TaskConfig(GrownConfig):
     model_options: dict[str, JsonValue] = {}
     label_smoothing: Share = 0.0
     options: dict[str, JsonValue] = {}
+    validation: Share = 0.0
     score_on: ScoredOn = "test"
 
     @model_validator(mode="after")
@@ -112,6 +116,11 @@ class TaskConfig(GrownConfig):
                 raise GafError("options belong to tasks of your own, kind='my_module:make_task'")
             if not self.data or not self.model:
                 raise GafError(f"a {self.kind} task needs the names of its data and its model")
+        if self.score_on == "validation" and not self.validation and not self.is_script:
+            raise GafError(
+                "score_on=validation needs validation data: set validation to a share of the training "
+                "data, such as 0.2"
+            )
         return self
 
     @property
@@ -166,6 +175,9 @@ class Task:
     worst: ClassVar[float] = 0.0  # the score of a run that diverged
     version: ClassVar[int] = 1  # raised when the same config gives other data, losses or scores
 
+    _held_out_share: float = 0.0  # of the config, as the next
+    scored_on: ScoredOn = "test"
+
     def build_model(self) -> nn.Module:
         """A new model; its initial weights may use torch's generator, which the engine has seeded."""
         raise self._left_out("build_model")
@@ -178,6 +190,58 @@ class Task:
         """Samples to evaluate on, all of them, in order."""
         raise self._left_out("test_source")
 
+    def split_training(self, share: float) -> tuple[Tensor, Tensor]:
+        """Indices of the training source to train on, and those of the share kept for validation.
+
+        They must not depend on the seed of a run. By default they are drawn at random, once for all.
+        """
+        from gaf.lab.data.sources import hold_out
+
+        return hold_out(torch.zeros(len(self.train_source()), dtype=torch.int64), share)
+
+    def use_validation(self, config: TaskConfig) -> None:
+        """Keep the validation data of a config out of the training; scored on it, close the test data."""
+        self._held_out_share, self.scored_on = config.validation, config.score_on
+        if config.score_on == "validation":
+            # on the object: it comes before what any class has
+            self.test_source = self._refuse_test_data  # type: ignore[method-assign]
+
+    def _refuse_test_data(self) -> NoReturn:
+        raise GafError(
+            f"{type(self).__name__} opens its test data, which stays closed while rates are tuned; what a "
+            "run is scored on is scored_part()"
+        )
+
+    @cached_property
+    def _split_indices(self) -> tuple[Tensor, Tensor]:
+        training, validation = self.split_training(self._held_out_share)
+        if not len(training) or not len(validation):
+            samples = len(training) + len(validation)
+            none = "validate" if len(training) else "train"
+            raise GafError(
+                f"validation={self._held_out_share} of {samples} training samples leaves none to {none} on"
+            )
+        if len(torch.cat((training, validation)).unique()) < len(training) + len(validation):
+            raise GafError(f"{type(self).__name__}.split_training gives a sample twice")
+        return training, validation
+
+    def training_part(self) -> Source:
+        """What the engine trains on: the training source without its validation data."""
+        from gaf.lab.data.sources import Subset
+
+        source = self.train_source()
+        return Subset(source, self._split_indices[0]) if self._held_out_share else source
+
+    def validation_part(self) -> Source:
+        """The validation data: by default what is kept out of the training source."""
+        from gaf.lab.data.sources import Subset
+
+        return Subset(self.train_source(), self._split_indices[1])
+
+    def scored_part(self) -> Source:
+        """What the engine evaluates on: the test source, or the validation data where the config says so."""
+        return self.test_source() if self.scored_on == "test" else self.validation_part()
+
     def _left_out(self, method: str) -> GafError:
         return GafError(f"{type(self).__name__} does not say what its {method} is")
 
@@ -187,7 +251,8 @@ class Task:
         By default the loss and the outcomes of two samples are computed, on the CPU.
         """
         me = type(self).__name__
-        for which in ("train_source", "test_source"):
+        scored = "test_source" if self.scored_on == "test" else "validation_part"
+        for which in ("train_source", scored):
             source = getattr(self, which)()
             lacks = [
                 name for name in ("batches", "fingerprint", "__len__") if not hasattr(source, name)
@@ -196,17 +261,20 @@ class Task:
                 kind = type(source).__name__
                 raise GafError(f"{me}.{which} gives a {kind}, which lacks {' and '.join(lacks)}")
         with evaluating(model):
-            loss = self._tried("loss", model, self.train_source())
+            loss = self._tried("loss", model, self.training_part())
             if not isinstance(loss, Tensor) or loss.ndim:
                 given = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
                 raise GafError(f"{me}.loss gives {given}; it is one number, the mean of the batch")
-            samples = min(2, len(self.test_source()))
-            for name, rows in self._tried("outcomes", model, self.test_source()).items():
+            source = self.scored_part()
+            samples = min(2, len(source))
+            for name, rows in self._tried("outcomes", model, source).items():
                 if not rows.ndim or len(rows) != samples:
                     raise GafError(
                         f"{me}.outcomes needs a row for each sample; for {samples} samples "
                         f"{name!r} has shape {tuple(rows.shape)}"
                     )
+        if self.scored_on == "validation":
+            self.chance()  # one that opens the test data is refused now, not after the training
 
     def _tried(self, method: str, model: nn.Module, source: Source) -> Any:
         """What a method gives for two samples; a sentence where torch refuses them."""
@@ -229,9 +297,9 @@ class Task:
         raise self._left_out("loss")
 
     def outcomes(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
-        """What :meth:`metrics` needs of each test sample: tensors whose first axis runs over the batch.
+        """What :meth:`metrics` needs of each scored sample: tensors whose first axis runs over the batch.
 
-        The engine splits the test set over processes and puts the rows together again in order, so that
+        The engine splits the scored set over processes and puts the rows together again in order, so that
         a figure of the whole set, such as a mean average precision, counts each sample once. The default
         evaluates the loss sample by sample, for batches that are tuples of tensors.
         """
@@ -241,7 +309,7 @@ class Task:
         return {"loss": torch.stack(losses)}
 
     def metrics(self, outcomes: dict[str, Tensor]) -> dict[str, float]:
-        """Figures of the whole test set, from the outcomes of all its samples: by default their means."""
+        """Figures of the whole scored set, from the outcomes of all its samples: by default their means."""
         return {name: rows.double().mean().item() for name, rows in outcomes.items()}
 
     def chance(self) -> float | None:
@@ -287,31 +355,51 @@ class NamedTask(Task, Generic[S]):
     def __init__(self, config: TaskConfig) -> None:
         self.config = config
 
-    def open_data(self) -> tuple[Any, Any]:
-        """The data to train on, and to test on; GafError where it is of another kind than the task's."""
+    def open_split(self, split: str, **changes: Any) -> Any:
+        """The data of a split, with changed options; GafError where it is of another kind than the task's."""
         from gaf.lab import data
 
-        options: dict[str, Any] = dict(self.config.data_options)
+        options: dict[str, Any] = {**self.config.data_options, **changes}
         parameters = inspect.signature(data.load).parameters
         known = [name for name in parameters if name not in ("name", "split")]
         for option in options:
             if option not in known:
                 hint = did_you_mean(option, known)
                 raise GafError(f"unknown option {option!r} of the data {self.config.data}{hint}")
-        train = data.load(self.config.data, "train", **options)
-        # what changes the images that are learned from is no part of the test
-        options.pop("augment", None)
-        return train, data.load(self.config.data, "test", **options)
+        if split == "test":
+            # what changes the images that are learned from is no part of the test
+            options.pop("augment", None)
+        return data.load(self.config.data, split, **options)
 
     @cached_property
-    def _sources(self) -> tuple[S, S]:
-        return self.open_data()
+    def _train_split(self) -> S:
+        return self.open_split("train")
+
+    @cached_property
+    def _test_split(self) -> S:
+        return self.open_split("test")
+
+    @cached_property
+    def _train_split_as_it_is(self) -> S:
+        return self.open_split("train", augment=False)
 
     def train_source(self) -> S:
-        return self._sources[0]
+        return self._train_split
 
     def test_source(self) -> S:
-        return self._sources[1]
+        if self.scored_on == "validation":  # asked through super()
+            self._refuse_test_data()
+        return self._test_split
+
+    def validation_part(self) -> Any:
+        """What is kept out of the training source, without augmentation."""
+        from gaf.lab.data.sources import Subset
+
+        if (
+            type(self).train_source is not NamedTask.train_source
+        ):  # indices are those of another source
+            return super().validation_part()
+        return Subset(self._train_split_as_it_is, self._split_indices[1])
 
     def build(self, **options: Any) -> nn.Module:
         """The model of the config with these options."""

@@ -171,7 +171,7 @@ def estimate(config: RunConfig, results: Sequence[Result] = ()) -> Cost:
 
 
 def _counts(config: RunConfig) -> tuple[int, int] | None:
-    """Samples to train on and to test on."""
+    """Samples to train on and to score on."""
     if config.task.own:
         return None
     counts = catalog.find(config.task.data).counts
@@ -179,7 +179,9 @@ def _counts(config: RunConfig) -> tuple[int, int] | None:
         return None
     limit = config.task.data_options.get("limit")
     most = limit if isinstance(limit, int) else max(counts.values())
-    return min(counts["train"], most), min(counts["test"], most)
+    train, test = min(counts["train"], most), min(counts["test"], most)
+    held_out = round(config.task.validation * train)
+    return train - held_out, test if config.task.score_on == "test" else held_out
 
 
 def _model(config: RunConfig, classes: int, channels: int, device: Any) -> nn.Module:

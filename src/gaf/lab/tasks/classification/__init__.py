@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +18,20 @@ if TYPE_CHECKING:
 class Classification(NamedTask["Source"]):
     """Cross-entropy on a dataset; the score is the share of test images named right."""
 
-    def open_data(self) -> tuple[Source, Source]:
+    def open_split(self, split: str, **changes: Any) -> Source:
         from gaf.lab.data.voc import VocImages
 
-        train, test = super().open_data()
-        if isinstance(train, VocImages):
+        source = super().open_split(split, **changes)
+        if isinstance(source, VocImages):
             raise GafError(self._unfit("data with boxes want task.kind=detection"))
-        return train, test
+        return source
+
+    def split_training(self, share: float) -> tuple[Tensor, Tensor]:
+        """By class: of each the same share."""
+        from gaf.lab.data.sources import hold_out
+
+        targets: Tensor | None = getattr(self.train_source(), "targets", None)
+        return super().split_training(share) if targets is None else hold_out(targets.cpu(), share)
 
     def _unfit(self, reason: str) -> str:
         return f"{self.config.model} and {self.config.data} do not fit: {reason}"
@@ -60,7 +67,7 @@ class Classification(NamedTask["Source"]):
         return functional.cross_entropy(model(images), labels, label_smoothing=smoothing)
 
     def chance(self) -> float | None:
-        targets: Tensor | None = getattr(self.test_source(), "targets", None)
+        targets: Tensor | None = getattr(self.scored_part(), "targets", None)
         return None if targets is None else lucky_guess(targets.cpu())
 
     def outcomes(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:

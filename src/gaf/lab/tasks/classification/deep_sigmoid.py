@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gaf.lab.data.sources import hold_out
 from gaf.lab.tasks import Task
 from gaf.lab.tasks.base import lucky_guess
 from gaf.lab.tasks.models import build
@@ -67,12 +68,15 @@ class DeepSigmoid(Task):
     def test_source(self) -> Any:
         return self._splits[1]
 
+    def split_training(self, share: float) -> tuple[Tensor, Tensor]:
+        return hold_out(self.train_source().targets.cpu(), share)
+
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch
         return functional.cross_entropy(model(images), labels)
 
     def chance(self) -> float:
-        return lucky_guess(self.test_source().targets.cpu())
+        return lucky_guess(self.scored_part().targets.cpu())  # type: ignore[attr-defined]
 
     def outcomes(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         images, labels = batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from gaf.lab.tasks.detection.loss import Losses, match, multibox_loss
 from gaf.lab.tasks.detection.metric import Detections, average_precisions
 
 if TYPE_CHECKING:
+    from gaf.lab.data.sources import Source
     from gaf.lab.tasks.detection.source import DetectionBatch, VocSource
 
 
@@ -39,17 +40,24 @@ class Detection(NamedTask["VocSource"]):
             raise GafError(f"{config.model} is no detector; a detection task takes {known}")
         super().__init__(config)
 
-    def open_data(self) -> tuple[VocSource, VocSource]:
+    def open_split(self, split: str, **changes: Any) -> VocSource:
         from gaf.lab.data.voc import VocImages
         from gaf.lab.tasks.detection.source import VocSource
 
-        images = super().open_data()
-        if not all(isinstance(split, VocImages) for split in images):
+        images = super().open_split(split, **changes)
+        if not isinstance(images, VocImages):
             raise GafError(f"{self.config.data} has no boxes to find; use voc, voc2007 or voc2012")
-        train, test = map(VocSource, images)
-        if not (~test.objects().difficult).any():
-            raise GafError(f"the test images of {self.config.data} show no object to find")
-        return train, test
+        return VocSource(images)
+
+    def scored_part(self) -> Source:
+        from gaf.lab.tasks.detection.source import objects_of
+
+        source = super().scored_part()
+        if not (~objects_of(source).difficult).any():
+            raise GafError(
+                f"the {self.scored_on} images of {self.config.data} show no object to find"
+            )
+        return source
 
     def build_model(self) -> nn.Module:
         return self.build(classes=len(self.train_source().classes), **self.config.model_options)
@@ -77,8 +85,10 @@ class Detection(NamedTask["VocSource"]):
 
     def metrics(self, outcomes: dict[str, Tensor]) -> dict[str, float]:
         """The loss, mAP by both rules, and the average precision of each class that there is to find."""
-        source = self.test_source()
-        objects, classes = source.objects(), source.classes
+        from gaf.lab.tasks.detection.source import objects_of
+
+        source = self.scored_part()
+        objects, classes = objects_of(source), source.classes
         precisions = average_precisions(flat(outcomes["found"].cpu()), objects, len(classes))
         eleven, area = precisions.means()
         loss = outcomes["loss"].double().sum() / outcomes["matched"].sum().clamp(min=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from gaf.lab.data import voc
 from gaf.lab.data.augment import BITS, draws, scale_and_shift
 from gaf.lab.data.files import DamagedFile
 from gaf.lab.data.imagefolder import MEAN, STD
-from gaf.lab.data.sources import read_ahead
+from gaf.lab.data.sources import Subset, read_ahead
 from gaf.lab.data.voc import VocImages, decoded
 from gaf.lab.tasks.detection.augment import Window, boxes_in, random_colours, random_window
 from gaf.lab.tasks.detection.boxes import SIZE
@@ -118,3 +118,15 @@ class VocSource:
                 raise DamagedFile(problem)
             inputs = images.to(device, non_blocking=True).float().mul_(scale).add_(shift)
             yield DetectionBatch(inputs, labels.to(device), boxes.to(device))
+
+
+def objects_of(source: Any) -> Objects:
+    """All objects of a :class:`VocSource`, or of a subset with the numbers that its images have there."""
+    if not isinstance(source, Subset):
+        return source.objects()
+    objects = objects_of(source.whole)
+    number = torch.full((len(source.whole),), -1)
+    number[source.indices] = torch.arange(len(source))
+    there = number[objects.image] >= 0
+    image, *rest = (column[there] for column in objects)
+    return Objects(number[image], *rest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -35,13 +35,23 @@ class Language(NamedTask["TextSource"]):
             raise GafError(f"{config.model} is no decoder; a language task takes {known}")
         super().__init__(config)
 
-    def open_data(self) -> tuple[TextSource, TextSource]:
+    def open_split(self, split: str, **changes: Any) -> TextSource:
         from gaf.lab.data.text import TextSource
 
-        train, test = super().open_data()
-        if not isinstance(train, TextSource):
+        source = super().open_split(split, **changes)
+        if not isinstance(source, TextSource):
             raise GafError(f"{self.config.data} is no text to read; use text")
-        return train, test
+        return source
+
+    def split_training(self, share: float) -> tuple[Tensor, Tensor]:
+        """The last windows are for validation.
+
+        The one before them is in neither part: a window that is trained on begins anywhere in its stretch of
+        the text, and ends in the next.
+        """
+        windows = torch.arange(len(self.train_source()))
+        first = len(windows) - round(share * len(windows))
+        return windows[: max(0, first - 1)], windows[first:]
 
     def build_model(self) -> nn.Module:
         source, options = self.train_source(), self.config.model_options
@@ -60,10 +70,11 @@ class Language(NamedTask["TextSource"]):
         return functional.cross_entropy(logits, following.flatten(), label_smoothing=smoothing)
 
     def chance(self) -> float:
-        """The entropy of the test's characters: what a guess by their frequencies takes, at best."""
-        source = self.test_source()
-        judged = source.codes.cpu()[1 : len(source) * source.shape[0] + 1]
-        shares = judged.bincount().double() / len(judged)
+        """The entropy of the characters that are scored: what a guess by their frequencies takes, at best."""
+        source = self.scored_part()
+        windows = [torch.arange(len(source))]
+        _, judged = next(iter(source.batches(windows, seed=0, epoch=0, device=torch.device("cpu"))))
+        shares = judged.flatten().bincount().double() / judged.numel()
         return -torch.special.xlogy(shares, shares).sum().item() / math.log(2)
 
     def outcomes(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:

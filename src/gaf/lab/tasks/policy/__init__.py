@@ -60,8 +60,8 @@ class PolicyGradient(NamedTask[Episodes]):
             raise GafError("an agent has no labels: leave label_smoothing at 0")
         super().__init__(config)
 
-    def open_data(self) -> tuple[Episodes, Episodes]:
-        options: dict[str, Any] = dict(self.config.data_options)
+    def open_split(self, split: str, **changes: Any) -> Episodes:
+        options: dict[str, Any] = {**self.config.data_options, **changes}
         known = [name for name in inspect.signature(Episodes).parameters if name != "split"]
         for option, value in options.items():
             if option not in known:
@@ -71,7 +71,15 @@ class PolicyGradient(NamedTask[Episodes]):
                 raise GafError(
                     f"{option} of cartpole must be a whole number above 0, got {value!r}"
                 )
-        return Episodes("train", **options), Episodes("test", **options)
+        return Episodes(split, **options)
+
+    def training_part(self) -> Episodes:
+        """All of them: episodes for validation are played beside these, not taken from them."""
+        return self.train_source()
+
+    def validation_part(self) -> Episodes:
+        """Episodes of their own, as many as of a test."""
+        return self.open_split("validation")
 
     def build_model(self) -> nn.Module:
         source, options = self.train_source(), self.config.model_options
@@ -93,7 +101,7 @@ class PolicyGradient(NamedTask[Episodes]):
 
     def chance(self) -> float:
         """The mean return of a coin that is tossed for each action, and three standard errors more."""
-        source = self.test_source()
+        source = self.scored_part()
         noise = source.batches(
             [torch.arange(len(source))], seed=0, epoch=0, device=torch.device("cpu")
         )

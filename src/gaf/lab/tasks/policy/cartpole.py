@@ -20,7 +20,8 @@ ID = "CartPole-v1"
 STEPS = 500  # that an episode has at most; each gives a reward of 1
 EDGE = 0.05  # each of the four numbers of the first state lies between this and its opposite
 TRAIN, TEST = 128, 64  # episodes of an epoch, and of a test
-APART = 1 << 32  # added to the index of a test episode, so that none is also trained on
+# Added to the index of an episode, so that none is in two splits.
+APART = {"train": 0, "test": 1 << 32, "validation": 2 << 32}
 
 
 class Noise(NamedTuple):
@@ -34,9 +35,9 @@ class Episodes:
     """Episodes of CartPole-v1 of gymnasium.
 
     Args:
-        split: ``train`` or ``test``.
+        split: ``train``, ``test`` or ``validation``.
         steps: the most that an episode has, up to 500.
-        episodes: of an epoch; unset: 128 to train, 64 to test.
+        episodes: of an epoch; unset: 128 to train, 64 to test or to validate.
     """
 
     name, classes, shape = "cartpole", ("left", "right"), (4,)
@@ -56,7 +57,7 @@ class Episodes:
     ) -> Iterator[Noise]:
         """The noise of each episode."""
         for batch in indices:
-            index = batch + (0 if self.split == "train" else APART)
+            index = batch + APART[self.split]
             numbers = uniform(draws(seed, epoch, index, 4 + self.steps))
             # float32 has 24 bits: rounding must not give 1
             picks = numbers[:, 4:].float().clamp(max=1 - 2.0**-24)
