@@ -34,6 +34,10 @@ RULES = {
         )
         for place in gaf.PLACEMENTS
     },
+    **{
+        f"sgd {name}": lambda ps, name=name: gaf.SGD(ps, lr=0.1, activation=gaf.Auto(function=name))
+        for name in ("line", "clip", "sign")
+    },
     "adam": lambda ps: gaf.Adam(ps, lr=0.1, activation=gaf.Auto()),
     "activated": lambda ps: gaf.activate(torch.optim.RMSprop(ps, lr=0.1), gaf.Auto()),
 }

@@ -12,6 +12,7 @@ from torch import nn
 import gaf
 from gaf.kernels import native
 from gaf.optim import adapt
+from gaf.optim.auto import CURVES
 from tests.optim import oracle
 from tests.optim.helpers import (
     EVERY,
@@ -23,12 +24,33 @@ from tests.optim.helpers import (
     snapshot,
     train,
 )
+from tests.optim.rounding import atan
 from tests.optim.test_amp import make_scaler, overflow, scaled_backward
 
 # Observed: 7e-16 of the largest weight in float64, 3e-7 in float32; torch and the judge add in another order.
 TOLERANCE = {torch.float64: 1e-13, torch.float32: 3e-6}
 HYPER = {"momentum": 0.9, "weight_decay": 0.1, "dampening": 0.3}
-WAYS = {"single": {"foreach": False}, "foreach": {"foreach": True}, "native": {"fused": True}}
+WAYS = {"single": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+
+
+def clipped(x):
+    return min(max(x, -2.0), 2.0)
+
+
+# What alpha pi / 4 multiplies, of x / m: all are 1 at 1, and the clip ends where the arctan does.
+SHAPES = {
+    "arctan": lambda x: atan(x) * (4 / math.pi),
+    "line": lambda x: x,
+    "clip": clipped,
+    "sign": lambda x: math.copysign(1.0, x) if x else 0.0,
+}
+CONTROLS = [name for name in SHAPES if name != "arctan"]
+AUTOS = ["auto", *(f"auto(function={name})" for name in CONTROLS)]
+
+
+class Judged(oracle.Sgd):
+    def f(self, x):
+        return self.alpha * math.pi / 4 * SHAPES[self.function](self.beta * x)
 
 
 class Judge:
@@ -41,13 +63,13 @@ class Judge:
         squares = sum(w * w for w in weights) / len(weights)
         self.size = (math.sqrt(squares) if tensor.ndim > 1 else 0.0) or 0.1
         rule = {"nesterov": False, "maximize": False, "placement": placement, **HYPER}
-        self.rules = [oracle.Sgd(function="arctan", alpha=1, beta=1, w=w, **rule) for w in weights]
+        self.rules = [Judged(auto.function, alpha=1, beta=1, w=w, **rule) for w in weights]
 
     def inputs(self, grads, lr):
         """What f sees, by the rule with f recorded."""
         seen = []
         for rule, grad in zip(self.rules, grads, strict=True):
-            tap = oracle.Sgd(**vars(rule))
+            tap = Judged(**vars(rule))
             tap.f = lambda x: seen.append(x) or x  # type: ignore[method-assign]
             tap.step(grad, lr)
         return seen
@@ -90,28 +112,73 @@ def disagreement(dtype, placement, way, auto, judged=None):
     return max(abs(a - b) for a, b in pairs) / max(abs(b) for _, b in pairs)
 
 
-@pytest.mark.parametrize("way", WAYS)
+# what has no kernel is compiled, which takes seconds
+FUNCTIONS_AND_WAYS = [
+    pytest.param(function, way, marks=pytest.mark.slow)
+    if (way, function) in {("fused", "line"), ("fused", "sign")}
+    else (function, way)
+    for function in SHAPES
+    for way in WAYS
+]
+
+
 @pytest.mark.parametrize("placement", gaf.PLACEMENTS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_the_judge_agrees(dtype, placement, way):
-    assert disagreement(dtype, placement, way, gaf.Auto(0.1, 0.7, 0.8)) < TOLERANCE[dtype]
+@pytest.mark.parametrize(("function", "way"), FUNCTIONS_AND_WAYS)
+def test_the_judge_agrees(function, way, dtype, placement):
+    auto = gaf.Auto(0.1, 0.7, 0.8, function=function)
+    assert disagreement(dtype, placement, way, auto) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize(
-    "other", [gaf.Auto(0.1, 0.7, 0.7), gaf.Auto(0.1, 0.6, 0.8), gaf.Auto(0.11, 0.7, 0.8)]
+    "other",
+    [
+        *(gaf.Auto(0.1, 0.7, 0.7), gaf.Auto(0.1, 0.6, 0.8), gaf.Auto(0.11, 0.7, 0.8)),
+        *(gaf.Auto(0.1, 0.7, 0.8, function=name) for name in CONTROLS),
+    ],
 )
 def test_the_judge_is_strict(other):
     auto = gaf.Auto(0.1, 0.7, 0.8)
-    assert disagreement(torch.float64, "momentum", "native", auto, other) > 1e-4
+    assert disagreement(torch.float64, "momentum", "fused", auto, other) > 1e-4
+
+
+def test_every_curve_is_judged():
+    assert list(SHAPES) == list(CURVES)
+
+
+@pytest.mark.parametrize("function", CURVES)
+def test_a_curve_has_its_slope_and_bound_and_is_matched_at_the_quantile(function):
+    curve, alpha, m = CURVES[function], 0.3, 7e-3
+    values = torch.tensor([alpha, 1 / m], dtype=torch.float64)
+    x = torch.tensor([-1e9, -m, -0.0, 0.0, 1e-9 * m, m, 2 * m, 1e9, math.nan], dtype=torch.float64)
+    y = curve.formula(torch, x, *values).tolist()
+    slope, bound = (float(fact(*values)) for fact in (curve.slope, curve.bound))
+    assert y[5] == -y[1] == pytest.approx(alpha * math.pi / 4)
+    assert math.copysign(1, y[2]) == -1
+    assert y[2] == y[3] == 0
+    assert math.isnan(y[8])
+    if function == "line":
+        assert bound == math.inf
+    else:
+        assert y[7] == -y[0] == pytest.approx(bound)
+    if function == "sign":
+        assert slope == math.inf
+    else:
+        assert y[4] / x[4].item() == pytest.approx(slope)
+    if function == "clip":
+        assert y[6] == pytest.approx(float(CURVES["arctan"].bound(*values)))
 
 
 @pytest.mark.parametrize("name", ["sgd-gradient", "sgd-momentum", "sgd-update", "adam", "adamw"])
-def test_ways_agree(name):
-    """Single and foreach to the bit, the native kernels to a few ulp, state included."""
+@pytest.mark.parametrize(
+    "auto", ["auto", *(pytest.param(auto, marks=pytest.mark.slow) for auto in AUTOS[1:])]
+)
+def test_ways_agree(auto, name):
+    """Single and foreach to the bit; native, and compiled where a curve has no kernel, to a few ulp."""
 
     def run(**how):
         model = make_model()
-        opt = OURS[name](model.parameters(), activation=gaf.Auto())
+        opt = OURS[name](model.parameters(), activation=auto)
         for group in opt.param_groups:
             group.update(how)
         train(model, opt, 4)
@@ -119,10 +186,10 @@ def test_ways_agree(name):
 
     single = run(foreach=False, fused=False)
     assert_same(run(foreach=True, fused=False), single)
-    native = run(foreach=None, fused=True)
-    for a, b in zip(native["params"], single["params"], strict=True):
+    fused = run(foreach=None, fused=True)
+    for a, b in zip(fused["params"], single["params"], strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)  # observed: 2e-7
-    for a, b in zip(native["state"], single["state"], strict=True):
+    for a, b in zip(fused["state"], single["state"], strict=True):
         torch.testing.assert_close(a["gaf_auto"], b["gaf_auto"], rtol=1e-5, atol=1e-6)
 
 
@@ -142,12 +209,13 @@ def test_the_level_of_the_learning_rate_cancels():
 
 
 @pytest.mark.parametrize("placement", gaf.PLACEMENTS)
-def test_vanished_gradients_move_weights_as_far(placement):
+@pytest.mark.parametrize("auto", AUTOS)
+def test_vanished_gradients_move_weights_as_far(auto, placement):
     """Gradients of 1e-9 and of 1 give the same steps."""
 
     def run(scale):
         w = nn.Parameter(start.clone())
-        opt = gaf.SGD([w], lr=0.1, momentum=0.9, activation="auto", placement=placement)
+        opt = gaf.SGD([w], lr=0.1, momentum=0.9, activation=auto, placement=placement)
         for step in range(3):
             w.grad = scale * torch.sin(torch.arange(300.0) + step).double().view(3, 100)
             opt.step()
@@ -165,7 +233,8 @@ def test_vanished_gradients_move_weights_as_far(placement):
         *((f"ours:{name}", torch.bfloat16) for name in OURS),
     ],
 )
-def test_a_checkpoint_goes_on_to_the_bit(name, dtype):
+@pytest.mark.parametrize("auto", AUTOS)
+def test_a_checkpoint_goes_on_to_the_bit(auto, name, dtype):
     whole, half = make_model().to(dtype), make_model().to(dtype)
 
     def steps(model, opt, numbers):
@@ -175,16 +244,46 @@ def test_a_checkpoint_goes_on_to_the_bit(name, dtype):
                 p.grad = torch.randn(p.shape, generator=generator).to(dtype) * 1e-4
             opt.step()
 
-    opt, first = (make(name, m.parameters(), "auto") for m in (whole, half))
+    opt, first = (make(name, m.parameters(), auto) for m in (whole, half))
     steps(whole, opt, range(5))
     steps(half, first, range(3))
     file = io.BytesIO()
     torch.save(first.state_dict(), file)
     file.seek(0)
-    second = make(name, half.parameters(), "auto")
+    second = make(name, half.parameters(), auto)
     second.load_state_dict(torch.load(file, weights_only=True))
     steps(half, second, range(3, 5))
     assert_same(snapshot(second), snapshot(opt))
+
+
+@pytest.mark.parametrize("name", ["ours:sgd-momentum", "ours:adam", "activated:rmsprop@update"])
+def test_a_checkpoint_of_before_there_were_functions_goes_on(name):
+    """It has four numbers in gaf_params."""
+    w, v = torch.ones(2, 3), torch.ones(2, 3)
+    opt, first = make(name, [w], "auto"), make(name, [v], "auto")
+    for step in range(4):
+        if step == 2:
+            saved = first.state_dict()
+            saved["param_groups"][0]["gaf_params"] = saved["param_groups"][0]["gaf_params"][:4]
+            first = make(name, [v], "auto")
+            first.load_state_dict(saved)
+            assert first.param_groups[0]["gaf_params"] == opt.param_groups[0]["gaf_params"]
+        for p, optimizer in ((w, opt), (v, first)):
+            p.grad = torch.full_like(p, 1.0 + step)
+            optimizer.step()
+    assert_same(snapshot(first), snapshot(opt))
+
+
+def test_a_checkpoint_says_which_function():
+    w = nn.Parameter(torch.ones(2, 2))
+    first = gaf.SGD([w], lr=0.1, activation=gaf.Auto(function="clip"))
+    second = gaf.SGD([w], lr=0.1, activation=gaf.Auto())
+    second.load_state_dict(first.state_dict())
+    assert gaf.activation_of(second.param_groups[0]) == gaf.Auto(lr=0.1, function="clip")
+    wrong = first.state_dict()
+    wrong["param_groups"][0]["gaf_params"] = (*gaf.Auto(lr=0.1).params[:4], "tanh")
+    with pytest.raises(gaf.GafError, match="Auto has no function 'tanh'"):
+        second.load_state_dict(wrong)
 
 
 def test_a_state_that_torch_has_rounded_is_wide_from_then_on():
@@ -251,9 +350,10 @@ def kept(opt):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_skipped_step_leaves_no_trace(name):
+@pytest.mark.parametrize("auto", AUTOS)
+def test_a_skipped_step_leaves_no_trace(auto, name):
     model = make_model()
-    opt, scaler = make(name, model.parameters(), "auto"), make_scaler()
+    opt, scaler = make(name, model.parameters(), auto), make_scaler()
     for step in range(3):
         overflow(model, scaler, step)
         before = kept(opt)
@@ -267,11 +367,12 @@ def test_a_skipped_step_leaves_no_trace(name):
 
 
 @pytest.mark.parametrize("name", ["ours:sgd-momentum", "ours:adam", "activated:adam-fused"])
-def test_a_loss_scale_does_not_matter(name):
+@pytest.mark.parametrize("auto", AUTOS)
+def test_a_loss_scale_does_not_matter(auto, name):
     plain, scaled = make_model(), make_model()
     opt, scaled_opt = (
-        make(name, plain.parameters(), "auto"),
-        make(name, scaled.parameters(), "auto"),
+        make(name, plain.parameters(), auto),
+        make(name, scaled.parameters(), auto),
     )
     scaler = make_scaler()
     for step in range(3):
@@ -385,9 +486,10 @@ def test_no_random_number_is_drawn():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64])
 @pytest.mark.parametrize("placement", gaf.PLACEMENTS)
-def test_other_types(dtype, placement):
+@pytest.mark.parametrize("auto", AUTOS)
+def test_other_types(auto, dtype, placement):
     w = torch.ones(2, 3, dtype=dtype)
-    opt = gaf.SGD([w], lr=0.1, momentum=0.9, activation=gaf.Auto(), placement=placement)
+    opt = gaf.SGD([w], lr=0.1, momentum=0.9, activation=auto, placement=placement)
     for _ in range(2):
         w.grad = torch.full_like(w, 1e-3)
         opt.step()
@@ -513,12 +615,45 @@ def test_the_monitor_tells_of_it():
 
 
 @pytest.mark.parametrize(
+    ("function", "linear", "saturated"), [("line", 1, 0), ("clip", 0.5, 0.5), ("sign", 0, 1)]
+)
+def test_the_monitor_knows_each_curve(function, linear, saturated):
+    w = torch.ones(2, 2)
+    opt = gaf.SGD([w], lr=0.1, activation=gaf.Auto(function=function))
+    monitor = gaf.Monitor(opt)
+    w.grad = torch.tensor([[1.0, 1.5], [7.0, -8.0]])  # the median is 1.5
+    opt.step()
+    record = monitor.latest[0]
+    assert (record["linear"], record["saturated"]) == (linear, saturated)
+    assert (
+        record["function"]
+        == f"Auto(step=0.03, quantile=0.5, decay=0.99, lr=0.1, function='{function}')"
+    )
+
+
+def test_a_function_by_name():
+    f = gaf.Auto(0.1, function="line")
+    assert gaf.parse("auto(0.1, function=line)") == gaf.parse("auto(0.1, function='line')") == f
+    assert gaf.parse(repr(gaf.Auto(0.1, lr=0.3, function="sign"))) == gaf.Auto(
+        0.1, lr=0.3, function="sign"
+    )
+    opt = gaf.create_optimizer("sgd + auto(function=clip)", [torch.ones(2)], lr=0.1)
+    assert gaf.activation_of(opt.param_groups[0]) == gaf.Auto(lr=0.1, function="clip")
+    with pytest.raises(gaf.GafError, match="function of auto is a name"):
+        gaf.ParamScheduler(opt, function=gaf.Ramp(2.0, 1.0, steps=3))
+    with pytest.raises(TypeError, match="Auto: function must be a name, got int"):
+        gaf.Auto(function=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("wrong", "says"),
     [
         ({"step": 0}, "step must be positive"),
         ({"quantile": 1.0}, "quantile must lie between 0 and 1"),
         ({"decay": 1.0}, "decay must be at least 0 and below 1"),
         ({"lr": -1}, "lr must be positive"),
+        ({"function": "cube"}, "Auto has no function 'cube'; there are arctan, clip, line, sign"),
+        ({"function": "lin"}, "Auto has no function 'lin'; did you mean 'line'"),
     ],
 )
 def test_wrong_values(wrong, says):

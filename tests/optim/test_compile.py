@@ -84,6 +84,12 @@ MAKERS = {
     "auto-momentum": lambda params: gaf.SGD(
         params, **SGD, activation=gaf.Auto(), placement="momentum"
     ),
+    **{
+        f"auto-{name}": lambda params, name=name: gaf.SGD(
+            params, **SGD, activation=gaf.Auto(function=name)
+        )
+        for name in ("line", "clip", "sign")
+    },
     "auto-adam": lambda params: gaf.Adam(params, lr=0.1, activation=gaf.Auto()),
 }
 
@@ -92,7 +98,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 
 
 # The slow suite has all by inductor.
-@pytest.mark.parametrize("name", ["sgd-momentum", "auto-adam"])
+@pytest.mark.parametrize("name", ["sgd-momentum", "auto-adam", "auto-clip"])
 def test_our_optimizers(name):
     assert_one_recompilation(check_compiled(MAKERS[name], "eager"))
 

@@ -125,3 +125,13 @@ def test_what_the_name_sets_is_not_set_twice(name):
 def test_a_model_is_not_parameters():
     with pytest.raises(TypeError, match=r"pass model\.parameters\(\)"):
         gaf.create_optimizer("sgd", make_model(), lr=0.1)
+
+
+def test_a_class_of_another_package():
+    w = torch.zeros(3, requires_grad=True)
+    opt = gaf.create_optimizer("torch.optim.rmsprop:RMSprop + tanh(0.2, 10)@update", [w], lr=0.1)
+    assert type(opt) is torch.optim.RMSprop
+    assert gaf.activation_of(opt.param_groups[0]) == gaf.Tanh(0.2, 10)
+    assert type(gaf.create_optimizer("torch.optim:Rprop", [w])) is torch.optim.Rprop
+    with pytest.raises(gaf.GafError, match="pip install no_such_package"):
+        gaf.create_optimizer("no_such_package:Rule", [w])

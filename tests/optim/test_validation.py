@@ -227,7 +227,7 @@ WRONG = [
     ({"gaf_params": 0.1}, "gaf_params is a tuple of numbers, got float"),
     ({"gaf_function": "arctn"}, "unknown .*'arctn'; did you mean 'arctan'"),
     ({"gaf_function": F}, "gaf_function is a name or None, got Arctan"),
-    ({"gaf_function": "auto"}, r"auto takes \(step, quantile, decay, lr\), got 2 values"),
+    ({"gaf_function": "auto"}, r"auto takes \(step, quantile, decay, lr, function\), got 2 values"),
     ({"gaf_function": "auto", "gaf_params": (0.1, 0.5, 1.5, None)}, "Auto: decay must be"),
     ({"gaf_placement": "gradients"}, "unknown placement 'gradients'; did you mean 'gradient'"),
     ({"gaf_placement": 3}, "unknown placement 3; it is one of gradient, momentum, update"),

@@ -205,16 +205,38 @@ class AlphaBeta(Activation):
         return self.alpha * self.beta
 
 
+@dataclass(frozen=True)
+class Curve:
+    """A function of values that an adaptive activation sets, a row of them for each tensor.
+
+    Args:
+        formula: f, of the array namespace, g and the values.
+        slope: f'(0), of the values.
+        bound: the supremum of f, of the values.
+    """
+
+    formula: Callable[..., Any]
+    slope: Callable[..., Any]
+    bound: Callable[..., Any]
+
+
 class Adaptive(Activation):
     """An activation with state: its values are set for each tensor while training.
 
-    It is given where an activation is given, to an optimizer. ``function`` is the registered function whose
-    parameters it sets, ``usual_placement`` where it acts if nothing else is asked for.
+    It is given where an activation is given, to an optimizer. ``function`` names the registered function
+    whose values it sets, ``curve`` is that function of them, ``usual_placement`` where it acts if nothing
+    else is asked for. The last ``later`` parameters have defaults: checkpoints of earlier versions lack them.
     """
 
     formula: ClassVar[Any] = None
-    function: ClassVar[str]
     usual_placement: ClassVar[str]
+    later: ClassVar[int] = 0
+    function: str
+
+    @property
+    def curve(self) -> Curve:
+        """The function of the values that are set for each tensor."""
+        raise NotImplementedError
 
     def bound_to(self, group: Mapping[str, Any]) -> Adaptive:
         """The same for a parameter group, with what is read off the group filled in."""
@@ -223,10 +245,6 @@ class Adaptive(Activation):
     @property
     def is_bound(self) -> bool:
         """Whether nothing is left to be read off a group."""
-        raise NotImplementedError
-
-    def facts(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Slope and bound of the function with one tensor's values, on their device."""
         raise NotImplementedError
 
     def _apply(self, formula: Callable[..., Any], g: T) -> T:

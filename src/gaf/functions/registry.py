@@ -121,13 +121,15 @@ def parse(text: str) -> Activation:
         True
         >>> gaf.parse("log")
         Log(alpha=0.1, beta=20.0)
+        >>> gaf.parse("auto(function=line)") == gaf.parse("auto(function='line')")
+        True
         >>> gaf.parse("tanh(0.2, 10) + log")
         Tanh(alpha=0.2, beta=10.0) + Log(alpha=0.1, beta=20.0)
     """
     if not isinstance(text, str):
         raise TypeError(f"name a function by a string such as 'arctan(0.1, 20)', got {text!r}")
     try:
-        calls = [_read(node) for node in _terms(ast.parse(text.strip(), mode="eval").body)]
+        calls = [read_call(node) for node in _terms(ast.parse(text.strip(), mode="eval").body)]
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise GafError(
             f"cannot read {text!r}: write a name and numbers, such as 'arctan(0.1, 20)'"
@@ -153,14 +155,19 @@ def _terms(node: ast.expr) -> list[ast.expr]:
     return [node]
 
 
-def _read(node: ast.expr) -> tuple[str, list[object], dict[str, object]]:
+def read_call(node: ast.expr) -> tuple[str, list[object], dict[str, object]]:
     """Name, arguments and keywords of a call of a plain name with literals; nothing is evaluated."""
     call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
     args = [ast.literal_eval(arg) for arg in call.args]
-    kwargs = {kw.arg: ast.literal_eval(kw.value) for kw in call.keywords if kw.arg}
+    kwargs = {kw.arg: _value(kw.value) for kw in call.keywords if kw.arg}
     if not isinstance(call.func, ast.Name) or len(kwargs) < len(call.keywords):  # **, or one twice
         raise GafError("not a name and numbers")
     return call.func.id, args, kwargs
+
+
+def _value(node: ast.expr) -> object:
+    """A literal; a plain name is the string of it, so that a command line needs no quotes within quotes."""
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
 
 
 def as_activation(value: Activation | str | None) -> Activation | None:

@@ -10,6 +10,10 @@ so that :math:`\eta f(x)` is at most :math:`\frac{\pi}{2}\,\mathrm{step}\, s\, \
 tensor's own size, whatever the size of its gradients and whatever the learning rate begins with. In the
 placement ``update``, where f gives the step itself, :math:`\alpha = \mathrm{step}\, s\, \eta / \eta_0`.
 :mod:`gaf.optim.adapt` keeps m and s.
+
+:data:`CURVES` has the arctan and its controls: the same m, s and step with another curve, which gives the
+quantile the same step, :math:`f(m) = \frac{\pi}{4} \alpha`. So what the bend does is told apart from what the
+scaling of each tensor does.
 """
 
 from __future__ import annotations
@@ -19,11 +23,42 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, ClassVar
 
-from torch import Tensor
-
 from gaf.common.errors import GafError
-from gaf.functions import Adaptive, register
+from gaf.common.texts import did_you_mean
+from gaf.functions import Adaptive, Arctan, Clip, Curve, Line, Sign, register
 from gaf.functions.base import parameter
+
+QUARTER = math.pi / 4  # arctan(1), which is f(m) / alpha
+
+# By the name of the function, of alpha and beta = 1 / m. All have f(m) = QUARTER alpha.
+CURVES: dict[str, Curve] = {
+    "arctan": Curve(
+        Arctan.formula,
+        slope=lambda alpha, beta: alpha * beta,
+        bound=lambda alpha, beta: alpha * math.pi / 2,
+    ),
+    # through (m, f(m)), and never bent
+    "line": Curve(
+        lambda xp, g, alpha, beta: Line.formula(xp, g, QUARTER * alpha * beta),
+        slope=lambda alpha, beta: QUARTER * alpha * beta,
+        bound=lambda alpha, beta: math.inf * alpha,
+    ),
+    # the same line up to 2 m, where it reaches the arctan's bound
+    "clip": Curve(
+        lambda xp, g, alpha, beta: Clip.formula(
+            xp, QUARTER * alpha * beta * g, 2 * QUARTER * alpha
+        ),
+        slope=lambda alpha, beta: QUARTER * alpha * beta,
+        bound=lambda alpha, beta: 2 * QUARTER * alpha,
+    ),
+    # of every element what the quantile has
+    "sign": Curve(
+        lambda xp, g, alpha, beta: Sign.formula(xp, g, QUARTER * alpha),
+        slope=lambda alpha, beta: math.inf * alpha,
+        bound=lambda alpha, beta: QUARTER * alpha,
+    ),
+}
+CONTROLS = tuple(name for name in CURVES if name != "arctan")
 
 
 @register
@@ -39,27 +74,35 @@ class Auto(Adaptive):
         decay: of the running quantile, from 0 up to but not including 1.
         lr: the learning rate that stands for a whole step. Unset: the group's own, the one that a scheduler
             starts from, so that the level of ``lr`` cancels and its schedule remains.
+        function: ``"arctan"``, or one of its controls ``"line"``, ``"clip"`` and ``"sign"``, which differ
+            from it by the curve alone.
 
     Example:
         >>> import gaf, torch
         >>> model = torch.nn.Linear(4, 2)
         >>> opt = gaf.SGD(model.parameters(), lr=0.1, activation=gaf.Auto())
         >>> gaf.activation_of(opt.param_groups[0])
-        Auto(step=0.03, quantile=0.5, decay=0.99, lr=0.1)
+        Auto(step=0.03, quantile=0.5, decay=0.99, lr=0.1, function='arctan')
     """
 
-    function: ClassVar[str] = "arctan"
     usual_placement: ClassVar[str] = "gradient"  # behind the momentum it trained worse
+    later: ClassVar[int] = 1  # the function
 
     step: float = 0.03
     quantile: float = 0.5
     decay: float = 0.99
     lr: float | None = None
+    function: str = "arctan"
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if field.name != "lr" or self.lr is not None:
+            if field.name != "function" and (field.name != "lr" or self.lr is not None):
                 object.__setattr__(self, field.name, parameter(self, field.name))
+        if not isinstance(self.function, str):
+            raise TypeError(f"Auto: function must be a name, got {type(self.function).__name__}")
+        if self.function not in CURVES:
+            hint = did_you_mean(self.function, CURVES)
+            raise GafError(f"Auto has no function {self.function!r}{hint}")
         for name in ("step", "lr"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -89,12 +132,13 @@ class Auto(Adaptive):
             )
         return replace(self, lr=float(lr))
 
-    def facts(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        alpha, beta = values
-        return alpha * beta, alpha * math.pi / 2
+    @property
+    def curve(self) -> Curve:
+        return CURVES[self.function]
 
 
 def _whole_rate(group: Mapping[str, Any]) -> Any:
     """The rate of a whole step: Auto's so far, else the one a scheduler starts from, else the group's."""
-    held = group["gaf_params"][-1] if group.get("gaf_function") == Auto.name else None
+    own = group["gaf_params"] if group.get("gaf_function") == Auto.name else ()
+    held = dict(zip(Auto.__match_args__, own, strict=False)).get("lr")
     return held or group.get("initial_lr", group.get("lr"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from torch import nn
 from torch.optim.optimizer import ParamsT
 
 from gaf.common.errors import GafError
+from gaf.common.texts import did_you_mean
 from gaf.functions import Activation, as_activation
 from gaf.optim.activate import ANY, OWN, activate_groups
 from gaf.optim.adam import Adam, AdamW
@@ -23,9 +25,11 @@ from gaf.optim.sgd import SGD
 
 OURS: dict[str, type[ActivatedOptimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW, "lion": Lion}
 
+CLASS = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")  # module:Class
+
 # OPTIMIZER[+FUNCTION][@PLACEMENT]; a function may hold a plus of its own, as in tanh(1e+2, 3).
 _NAME = re.compile(
-    r"\s*(?P<optimizer>[\w-]+)\s*(?:\+(?P<function>[^@]*))?(?:@\s*(?P<placement>\w*)\s*)?"
+    r"\s*(?P<optimizer>[\w.]+:\w+|[\w-]+)\s*(?:\+(?P<function>[^@]*))?(?:@\s*(?P<placement>\w*)\s*)?"
 )
 
 
@@ -35,8 +39,9 @@ def create_optimizer(name: str, params: ParamsT, **arguments: Any) -> torch.opti
     Args:
         name: an optimizer, a ``+`` and a function, an ``@`` and a placement; the last two may be left out.
             ``sgd``, ``adam``, ``adamw`` and ``lion`` are ours, any other of torch.optim is served by
-            :func:`gaf.activate`, in whatever case of letters. Or a member of ``gaf.FAMILY``, such as
-            ``"adam-atan2"``, with its published defaults.
+            :func:`gaf.activate`, in whatever case of letters, as is ``module:Class`` of another package,
+            which is imported. Or a member of ``gaf.FAMILY``, such as ``"adam-atan2"``, with its published
+            defaults.
         params: what torch's optimizers take: parameters, or groups of them.
         **arguments: of the optimizer, such as ``lr``.
 
@@ -73,7 +78,7 @@ def optimizer_maker(name: str) -> Callable[..., torch.optim.Optimizer]:
             return OURS[optimizer](params, **arguments, **chosen)
 
         return make
-    kind = of_torch(optimizer)
+    kind = optimizer_type(optimizer)
     ANY.place({}, placement)
 
     def make_activated(params: ParamsT, **arguments: Any) -> torch.optim.Optimizer:
@@ -99,22 +104,61 @@ def read_name(name: str) -> tuple[str, Activation | None, str | None]:
         raise GafError(
             f"{name!r} names a placement and no function: write 'sgd+arctan@{placement}'"
         )
-    return match["optimizer"].lower(), f, check_placement(placement)
+    optimizer = match["optimizer"]
+    return optimizer if ":" in optimizer else optimizer.lower(), f, check_placement(placement)
 
 
-def of_torch(name: str) -> type[torch.optim.Optimizer]:
-    """The optimizer of torch.optim that a name in lower case means; GafError offers the nearest."""
-    known = {
-        each.lower(): kind
-        for each, kind in vars(torch.optim).items()
-        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+def of_torch() -> dict[str, type[torch.optim.Optimizer]]:
+    """The optimizers of torch.optim by their names in lower case."""
+    return {
+        name.lower(): kind
+        for name, kind in vars(torch.optim).items()
+        if isinstance(kind, type)
+        and issubclass(kind, torch.optim.Optimizer)
+        and kind is not torch.optim.Optimizer
     }
-    known.pop("optimizer")
+
+
+def optimizer_type(name: str) -> type[torch.optim.Optimizer]:
+    """The class of ``module:Class``, whose module is imported, or of torch.optim by its lower-case name."""
+    if CLASS.fullmatch(name):
+        return _imported(name)
+    known = of_torch()
     if name not in known:
         near = difflib.get_close_matches(name, [*known, *FAMILY], n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
         raise GafError(f"unknown optimizer {name!r}; {hint}")
     return known[name]
+
+
+def _imported(name: str) -> type[torch.optim.Optimizer]:
+    module_name, _, class_name = name.partition(":")
+    package = module_name.partition(".")[0]
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever a module of somebody else's may raise
+        if isinstance(error, ModuleNotFoundError) and error.name == package:
+            raise GafError(
+                f"the optimizer {name} needs the package {package}, which is not installed: "
+                f"pip install {package}"
+            ) from None
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise GafError(f"the optimizer {name} cannot be imported: {reason}") from error
+    kind = getattr(module, class_name, None)
+    classes = [
+        other
+        for other, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, torch.optim.Optimizer)
+    ]
+    if kind is None:
+        hint = did_you_mean(class_name, classes)
+        raise GafError(f"{module_name} has no optimizer {class_name!r}{hint}")
+    if class_name not in classes or kind is torch.optim.Optimizer:
+        raise GafError(f"{name} is not a subclass of torch.optim.Optimizer")
+    if issubclass(kind, ActivatedOptimizer):
+        ours = [short for short, own in OURS.items() if own is kind]
+        raise GafError(f"{name} is one of gaf's own: name it {', '.join(ours) or 'by its rule'}")
+    return kind
 
 
 def refuse_twice(name: str, arguments: dict[str, Any]) -> None:

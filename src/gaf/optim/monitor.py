@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gaf.common.errors import GafError
-from gaf.functions import Activation, Adaptive, function_type
+from gaf.functions import Activation, Adaptive
 from gaf.functions.lift import real_values
 from gaf.optim.adapt import spacing
 from gaf.optim.settings import lifted
@@ -150,9 +150,10 @@ a learning rate times 2.
             else meaning.format(slope=f"{slope:g}"),
         }
         if isinstance(f, Adaptive):
-            formula = function_type(f.function).formula
-            rows = () if factors is None else factors
-            curves = [(lifted(formula, row), *f.facts(row)) for row in rows]
+            curve, rows = f.curve, () if factors is None else factors
+            curves = [
+                (lifted(curve.formula, row), curve.slope(*row), curve.bound(*row)) for row in rows
+            ]
         else:
             curves = itertools.repeat((f, f.slope, f.bound))
         figures = _figures(curves, inputs, self.quantiles, self.sample, self.histogram, skipped)

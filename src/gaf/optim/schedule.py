@@ -98,6 +98,10 @@ class ParamScheduler:
                 raise GafError(
                     f"{group['gaf_function']} has no parameter {name!r}; it has {', '.join(known)}"
                 )
+            if isinstance(dict(zip(known, group["gaf_params"], strict=False)).get(name), str):
+                raise GafError(
+                    f"{name} of {group['gaf_function']} is a name, which no factor multiplies"
+                )
         return group["gaf_params"]
 
     def step(self) -> None:
@@ -111,7 +115,9 @@ class ParamScheduler:
                 continue
             params = (
                 value * self.factors[name](self.last_step) if name in self.factors else value
-                for name, value in zip(_names(group), base, strict=True)
+                for name, value in zip(
+                    _names(group), base, strict=False
+                )  # fewer: an earlier version's
             )
             f = function_type(group["gaf_function"])(*params)  # refuses values f does not allow
             group["gaf_params"] = f.params

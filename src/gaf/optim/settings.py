@@ -1,7 +1,7 @@
 """What a parameter group says about its activation, in plain values.
 
 Three keys of our own hold it: ``gaf_function`` (a registered name or None), ``gaf_params`` (a tuple of
-floats) and ``gaf_placement``. Plain values can be scheduled, saved, and loaded with
+floats; Auto's has a name) and ``gaf_placement``. Plain values can be scheduled, saved, and loaded with
 ``weights_only=True``.
 """
 
@@ -31,10 +31,10 @@ KEYS = ("gaf_function", "gaf_params", "gaf_placement")
 class Acting:
     """What acts in one group in one step: its keys, read once.
 
-    ``function``, the class ``kind`` and ``params`` are what a kernel computes. An activation that adapts has
-    no ``params`` here: they come with the step, as ``factors``, a row for each tensor. ``activation`` is None
-    for a formula that a rule has by itself. What was set by hand is not ``complete``: something is to be read
-    off the group.
+    ``function``, ``kind``, which has its formula, and ``params`` are what a kernel computes. An activation
+    that adapts has no ``params`` here: they come with the step, as ``factors``, a row for each tensor.
+    ``activation`` is None for a formula that a rule has by itself. What was set by hand is not ``complete``:
+    something is to be read off the group.
     """
 
     activation: Any
@@ -174,13 +174,13 @@ def _acting(name: Any, params: Any, placement: Any, registered: int) -> Acting:
         raise TypeError(f"gaf_params is a tuple of numbers, got {type(params).__name__}")
     kind = function_type(name)
     names = kind.__match_args__  # of the fields; torch.compile does not follow dataclasses.fields
-    if len(params) != len(names):
+    later = kind.later if issubclass(kind, Adaptive) else 0
+    if not len(names) - later <= len(params) <= len(names):
         raise GafError(f"{kind.name} takes ({', '.join(names)}), got {len(params)} values")
     f = kind(*params)
     placed = placement is not None
     if isinstance(f, Adaptive):  # its factors are within the kernels' range by themselves
-        inner = function_type(f.function)
-        return Acting(f, placement, f.function, inner, (), True, placed and f.is_bound)
+        return Acting(f, placement, f.function, f.curve, (), True, placed and f.is_bound)
     return Acting(f, placement, f.name, kind, f.params, False, placed)
 
 
@@ -219,7 +219,9 @@ def adapt_checkpoint(
                 f"off in parameter group {number}",
                 stacklevel=3,
             )
-        _check_saved(saved)
+        f = _check_saved(saved)
+        if f is not None:
+            saved["gaf_params"] = f.params  # an earlier version's may be fewer
         here, there = group["gaf_placement"], saved["gaf_placement"]
         if None not in (here, there) and here != there:
             raise GafError(
@@ -230,8 +232,8 @@ def adapt_checkpoint(
     return {**state_dict, "state": state, "param_groups": saved_groups}
 
 
-def _check_saved(saved: Group) -> None:
-    """Refuse settings that no optimizer of ours can have written, before they reach a step."""
+def _check_saved(saved: Group) -> Activation | None:
+    """The activation that was saved; refuses settings that no optimizer of ours can have written."""
     whose = "the checkpoint's"
     if any(key not in saved for key in KEYS):
         raise _unreadable(whose, saved, "a key is missing")
@@ -244,3 +246,4 @@ def _check_saved(saved: Group) -> None:
         raise _unreadable(whose, saved, "a function and its placement go together")
     if acting is not None and not acting.complete:
         raise _unreadable(whose, saved, "its learning rate is missing")
+    return None if acting is None else acting.activation

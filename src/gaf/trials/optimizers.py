@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +17,7 @@ from gaf.functions import Activation, Adaptive, as_activation
 from gaf.optim.activate import ANY, OWN, activate_groups
 from gaf.optim.adam import AdamW
 from gaf.optim.base import ActivatedOptimizer
-from gaf.optim.factory import OURS, create_optimizer, of_torch, read_name
+from gaf.optim.factory import OURS, create_optimizer, optimizer_type, read_name
 from gaf.optim.family import FAMILY
 from gaf.optim.lion import Lion
 from gaf.optim.settings import activation_of
@@ -73,30 +72,16 @@ def _kind(rule: str | Callable[..., torch.optim.Optimizer]) -> _Kind:
     if key in FAMILY and key not in OURS:
         member = FAMILY[key]
         return dataclasses.replace(_kind(member.setting), arguments=member.arguments)
-    if ":" in rule:
-        return _Kind(imported(rule))
     optimizer, f, placement = read_name(rule)
-    return _Kind(OURS.get(optimizer) or of_torch(optimizer), {}, f, placement)
-
-
-def imported(rule: str) -> type[torch.optim.Optimizer]:
-    """The optimizer that ``module:Class`` names; GafError where there is none."""
-    module_name, _, name = rule.partition(":")
-    try:
-        kind = getattr(importlib.import_module(module_name), name, None)
-    except ImportError as error:
-        raise GafError(f"the optimizer {rule} cannot be imported: {error}") from None
-    if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
-        raise GafError(f"{rule} is not an optimizer: {module_name} has no such class")
-    return kind
+    return _Kind(OURS.get(optimizer) or optimizer_type(optimizer), {}, f, placement)
 
 
 def script_optimizer(
     rule: str | Callable[..., torch.optim.Optimizer], groups: list[Any], arguments: dict[str, Any]
 ) -> torch.optim.Optimizer:
-    if isinstance(rule, str) and ":" not in rule:
+    if isinstance(rule, str):
         return create_optimizer(rule, groups, **arguments)
-    return _kind(rule).make(groups, **arguments)
+    return rule(groups, **arguments)
 
 
 def requested_optimizer(

@@ -269,6 +269,47 @@ def test_what_is_no_task_is_refused_though_the_user_names_it(command, kind, host
         assert f"{kind} is not a task" in capsys.readouterr().err
 
 
+RULE = "tests.lab.engine.own_rules:Averaging"
+NAMED = ("--set", f"optimizer.name={RULE}")
+WITHOUT = ("--set", "optimizer.momentum=0")
+
+
+def test_an_optimizer_of_a_package_is_named_again_to_go_on(capsys, tmp_path):
+    assert run([*TINY, "--out", "here", *NAMED, *WITHOUT, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    (tmp_path / "here" / "finished.json").unlink()
+    assert run(["train", "--resume", "here", "--task", KIND]) == 2
+    err = capsys.readouterr().err
+    assert "name it as you did then, with --set optimizer.name=MODULE:CLASS" in err
+    assert RULE not in err
+    assert run(["train", "--resume", "here", "--task", KIND, *NAMED, "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["final"], again["steps"]) == (result["final"], result["steps"])
+    other = ["--set", "optimizer.name=rmsprop"]
+    assert run(["train", "--resume", "here", "--task", KIND, *other]) == 2
+    assert "holds another run: its optimizer.name is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [("train", "--resume"), ("landscape",), ("report",)], ids=lambda command: command[0]
+)
+def test_a_folder_does_not_choose_which_optimizer_is_imported(command, tmp_path, capsys):
+    assert run([*TINY, "--out", "here", "--json"]) == 0
+    (tmp_path / "planted.py").write_text("import pathlib; pathlib.Path('sprung').touch()")
+    config = json.loads((tmp_path / "here" / "config.json").read_text())
+    config["optimizer"] |= {
+        "name": "planted:Rule",
+        "momentum": 0,
+        "activation": "tanh",
+        "placement": None,
+    }
+    (tmp_path / "here" / "config.json").write_text(json.dumps(config))
+    task = () if command[0] == "report" else ("--task", KIND)
+    run([*command, "here", *task])
+    assert not (tmp_path / "sprung").exists()
+    assert "planted" not in sys.modules
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

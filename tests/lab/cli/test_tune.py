@@ -51,6 +51,9 @@ def test_help_shows_an_example(tune):
     assert "--json" in out
 
 
+RMSPROP = ("--set", "optimizer.name=rmsprop", "--set", "optimizer.momentum=0")
+
+
 def test_bad_input_is_one_sentence_and_exit_status_2(tune, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("")
@@ -63,6 +66,7 @@ def test_bad_input_is_one_sentence_and_exit_status_2(tune, tmp_path):
         ("--budget", "3 parsecs"): "epochs or minutes",
         ("--task", KIND, "--budget", "2 epochs"): "too small for one race",
         ("--task", KIND, "--set", "task.options.explode=0.5"): "is nan at the first step",
+        ("--task", KIND, *RMSPROP): "placements and controls of torch.optim:RMSprop are not known",
         ("--task", KIND, "--out", "full"): "holds no tuning",
         (KIND, "--out", "full"): "holds no tuning",
         (KIND, "--task", KIND): "or a recipe's name with --task",

@@ -246,6 +246,11 @@ OWN = {"factor": 1.0}
             },
         ),
         (
+            "rmsprop(0.01, alpha=0.9)",  # with its own momentum, and the script's decay
+            {"rule": "torch.optim:RMSprop", "lr": 0.01,
+             "arguments": {"eps": 1e-8, "momentum": 0, "alpha": 0.9}},
+        ),
+        (
             "sgd-atan-mom",  # which has no published rate: the script's
             {
                 "rule": "sgd", "activation": "arctan(0.3, 4.5)", "placement": "momentum",
@@ -268,11 +273,22 @@ def test_settings_change_what_they_name_and_leave_the_rest_to_the_script(text, a
     assert "@None" not in made.name
 
 
+def test_controls_of_a_script():
+    """Its rule is not known before it runs, so a control is a rule of its own, and Auto has rates."""
+    base = script_config("train.py")
+    tuned = [settings.make(base, "baseline")]
+    (control,) = settings.controls(settings.make(base, "arctan(0.1, 20)"), tuned)
+    assert trial_of(control.config)["control"]
+    auto = settings.make(base, "auto")
+    assert auto.has_rate
+    names = [control.name for control in settings.controls(auto, tuned)]
+    assert names == ["auto(function=line)", "auto(function=clip)", "auto(function=sign)"]
+
+
 def test_a_rate_is_multiplied_whatever_the_rule():
-    for text, expected in [("baseline", ("factor", 3.0)), ("adam", ("lr", 0.003))]:
-        config = settings.make(script_config("train.py"), text).config
-        key, value = expected
-        assert trial_of(settings.at_rate(config, 3.0).config)[key] == pytest.approx(value)
+    for text, key, rate in [("baseline", "factor", 3.0), ("adam", "lr", 0.003)]:
+        setting = settings.make(script_config("train.py"), text)
+        assert trial_of(settings.at_rate(setting, rate).config)[key] == pytest.approx(rate)
 
 
 def test_configs_from_before_are_written_as_they_were():

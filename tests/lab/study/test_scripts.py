@@ -27,7 +27,12 @@ def grid(base, texts, factors=FACTORS, score_on="test"):
     """Settings x rates x one seed."""
     task = base.task.model_copy(update={"score_on": score_on})
     base = base.model_copy(update={"task": task, "seed": 3})
-    return [at_rate(make(base, text).config, factor).config for text in texts for factor in factors]
+    made = [make(base, text) for text in texts]
+    return [
+        at_rate(setting, setting.config.optimizer.lr * factor).config
+        for setting in made
+        for factor in factors
+    ]
 
 
 def outcomes(configs, folder, slots=2):

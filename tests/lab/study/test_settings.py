@@ -9,13 +9,19 @@ from gaf.lab.study.settings import (
     EXAMPLES,
     MEMBERS,
     PRESETS,
+    RATE_FREE,
     TUNED,
+    at_rate,
     control,
+    controls,
     make,
+    rate_matters,
     split,
     without_function,
 )
+from tests.lab.engine import own_rules
 
+RULES = own_rules.__name__
 BASE = recipes.get("digits-cnn-sgdm")  # lr 0.1, momentum 0.9, weight decay 5e-4
 
 
@@ -57,6 +63,43 @@ BASE = recipes.get("digits-cnn-sgdm")  # lr 0.1, momentum 0.9, weight decay 5e-4
             "auto(0.1, decay=0)@momentum",
             {"activation": "auto(0.1, decay=0)", "placement": "momentum"},
         ),
+        (
+            "auto(function='line')",
+            "auto(function=line)@gradient",
+            {"activation": "auto(function=line)", "placement": "gradient"},
+        ),
+        ("rmsprop", "rmsprop", {"name": "torch.optim:RMSprop", "lr": 0.01, "momentum": 0.0}),
+        ("RMSprop(1e-2)", "rmsprop", {"name": "torch.optim:RMSprop", "lr": 0.01, "momentum": 0.0}),
+        (
+            "torch.optim:NAdam(lr=.003, betas=[.8, 0.99], weight_decay=0)",
+            "nadam(0.003, betas=(0.8, 0.99), weight_decay=0.0)",
+            {
+                **{"name": "torch.optim:NAdam", "lr": 0.003, "momentum": 0.0, "weight_decay": 0.0},
+                "arguments": {"betas": [0.8, 0.99]},
+            },
+        ),
+        (
+            f"clip-norm-1 + {RULES}:Halving(share=.25)",
+            f"{RULES}:Halving(share=0.25) + clip-norm-1",
+            {
+                **{"name": f"{RULES}:Halving", "lr": 0.5, "momentum": 0.0, "weight_decay": 0.0},
+                **{"arguments": {"share": 0.25}, "clip_norm": 1.0},
+            },
+        ),
+        (
+            "rmsprop + arctan(0.1, 20)",
+            "rmsprop + arctan(0.1, 20)@gradient",
+            {
+                **{"name": "torch.optim:RMSprop", "lr": 0.01, "momentum": 0.0},
+                **{"activation": "arctan(0.1, 20)", "placement": "gradient"},
+            },
+        ),
+        (
+            "untuned + adam(0.01)",
+            "adam(0.01) + untuned",
+            {"name": "adam", "lr": 0.01, "momentum": 0.0},
+        ),
+        ("untuned", "baseline + untuned", {}),
     ],
 )
 def test_a_setting_changes_what_its_name_says_and_nothing_else(text, name, changes):
@@ -111,6 +154,21 @@ def test_members_of_the_family():
         ("arctan + lr x3 + tanh", "'tanh' undoes 'arctan'"),
         ("arctan@momentum + tanh", "'tanh' undoes 'arctan@momentum'"),
         ("tanh + auto", "cannot be a term of a sum"),
+        ("rmspro", "unknown setting 'rmspro'; did you mean 'rmsprop'"),
+        ("rmsprop + nadam", "'nadam' undoes 'rmsprop'"),
+        ("rmsprop(0.1, 0.9)", "only the rate goes without its name"),
+        ("rmsprop(0.1, lr=0.1)", "only the rate goes without its name"),
+        ("rmsprop(speed=1)", "RMSprop and its arguments do not fit: got an unexpected keyword"),
+        ("rmsprop(lr=fast)", "lacks its rate, as in 'rmsprop(0.001)'"),
+        ("rmsprop(-1)", "the setting 'rmsprop(-1)': lr should be greater than 0"),
+        ("rmsprop(weight_decay=x)", "weight_decay should be a valid number"),
+        ("rmsprop(1 +)", "cannot read 'rmsprop(1 +)'"),
+        ("rmsprop + tanh@momentum", "for another optimizer take 'gradient' or 'update'"),
+        (f"{RULES}:RateGiven", "lacks its rate, as in"),
+        (f"{RULES}:Halving(weight_decay=0.1)", "takes no weight_decay"),
+        ("lbfgs", "its step needs 'closure'"),
+        ("no_such_package:Rule", "which is not installed: pip install no_such_package"),
+        ("control(rmsprop + tanh)", "what a slope does to torch.optim:RMSprop is not known"),
         ("control(sign)", "sign(0.1) jumps at 0, so there is no matched control of it"),
     ],
 )
@@ -186,3 +244,105 @@ def test_a_recipe_with_a_function_is_parted_into_baseline_and_setting():
     assert base.optimizer == BASE.optimizer
     assert make(base, names[0]).config.optimizer == recipe.optimizer
     assert without_function(BASE) == (BASE, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "has_rate"),
+    [
+        ("baseline", True),
+        ("adam", True),
+        ("rmsprop", True),
+        ("arctan", True),
+        ("adam + untuned", False),
+        ("auto", False),
+        ("auto(function=line)", False),
+        ("auto@momentum", False),
+        ("auto@update", False),
+        ("auto(lr=0.1)", True),  # by which it divides, whatever the group's rate is
+        ("adam + auto", True),  # Adam divides the gradients' level out again
+        ("adam + auto@momentum", False),
+        ("lion + auto", False),
+        ("rmsprop + auto", True),
+        ("rmsprop + auto@update", False),
+    ],
+)
+def test_which_settings_have_rates(text, has_rate):
+    if text == "lion + auto":  # f stands in the place of Lion's sign
+        base = BASE.model_copy(update={"optimizer": OptimizerConfig(name="lion", lr=1e-3)})
+        setting = make(base, "auto@momentum")
+    else:
+        setting = make(BASE, text)
+    assert setting.has_rate is has_rate
+
+
+def test_a_rule_that_finds_its_rate_has_no_axis():
+    for name in RATE_FREE:  # of packages that need not be installed
+        assert not rate_matters(OptimizerConfig(name=name, lr=1.0))
+
+
+def test_a_setting_without_rates_is_at_one():
+    setting = make(BASE, "adam(0.01) + untuned")
+    assert (setting.config.optimizer.lr, setting.kind) == (0.01, "rule")
+    assert make(BASE, "untuned").kind == "rule"
+    assert make(BASE, "baseline").kind == "baseline"
+
+
+def test_another_rate():
+    adam = make(BASE, "adam + tanh(0.2, 10)")
+    faster = at_rate(adam, 0.01)
+    assert faster.name == "adam + tanh(0.2, 10)@gradient + lr x10"
+    assert (faster.factor, faster.config.optimizer.lr) == (pytest.approx(10), 0.01)
+    assert faster.kind == adam.kind == "function"
+    again = at_rate(faster, 0.02)
+    assert again == at_rate(adam, 0.02)
+    tuned = at_rate(make(BASE, "baseline"), 0.3)
+    assert (tuned.name, tuned.kind) == ("lr x3", "rule")
+    assert tuned.config.optimizer.model_copy(update={"lr": 0.1}) == BASE.optimizer
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("arctan@momentum", []),
+        ("arctan@update", []),
+        ("arctan@gradient", ["control(arctan(0.1, 20)@gradient)"]),  # the decay is outside f
+        ("clip-norm-1 + arctan", ["control(clip-norm-1 + arctan(0.1, 20)@momentum)"]),
+        ("adam + tanh", ["control(adam + tanh(0.1, 20)@gradient)"]),  # eps
+        ("adam + tanh@momentum", ["control(adam + tanh(0.1, 20)@momentum)"]),
+        ("sign", []),
+        ("adam", []),
+        ("rmsprop + tanh", []),
+        (
+            "auto",
+            [f"auto(function={name})@gradient" for name in ("line", "clip", "sign")],
+        ),
+        (
+            "adam + auto(0.1)@momentum + clip-norm-1",
+            [
+                f"adam + auto(0.1, function={name})@momentum + clip-norm-1"
+                for name in ("line", "clip", "sign")
+            ],
+        ),
+        ("auto(function=clip)", []),
+    ],
+)
+def test_the_controls_of_a_tuned_study(text, names):
+    setting = make(BASE, text)
+    found = controls(setting, [make(BASE, "baseline")])
+    assert [other.name for other in found] == names
+    for other in found:
+        assert other.kind == "control"
+        assert make(BASE, other.name).config == other.config  # a name in a table can be typed
+        assert other.has_rate == make(BASE, other.name).has_rate == setting.has_rate
+
+
+def test_a_control_that_is_tuned_anyway_is_not_run_twice():
+    """Without decay SGD on the gradient is another rate, as is Adam behind the ratio of moments."""
+    plain = OptimizerConfig.model_validate({**dict(BASE.optimizer), "weight_decay": 0.0})
+    base = BASE.model_copy(update={"optimizer": plain})
+    tuned = [make(base, "baseline"), make(base, "adam")]
+    assert controls(make(base, "arctan@gradient"), tuned) == []
+    behind = make(base, "adam + tanh@momentum")
+    assert controls(behind, tuned) == []
+    assert controls(behind, tuned[:1]) == [control(behind)]
+    assert controls(behind, [make(base, "adam + untuned")]) == [control(behind)]

@@ -15,7 +15,14 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import NAME, Changes, trained, trained_in
+from gaf.lab.cli.trainings import (
+    NAME,
+    RULE,
+    Changes,
+    check_rule_named,
+    trained,
+    trained_in,
+)
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig
@@ -115,7 +122,9 @@ def _config(
             raise GafError(
                 "--resume goes on with the run in the folder: give no name, --seed or --out"
             )
-        return override(trained_in(resume, task), changes)
+        config = trained_in(resume, task)
+        check_rule_named(resume, config, changes)
+        return override(config, changes)
     if name is None and task is None:
         raise GafError("name a recipe (gaf train --list) or a task of your own, or use --resume")
     config = trained(name, task)
@@ -138,6 +147,8 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
     except Interrupted as stopped:
         if _first():
             own = f" --task {shlex.quote(config.task.kind)}" if config.task.own else ""
+            if config.optimizer.imported:
+                own += f" --set {RULE}={shlex.quote(config.optimizer.name)}"
             terminal.say(
                 f"stopped at step {stopped.step}; go on with: "
                 f"gaf train --resume {shlex.quote(str(folder))}{own}"

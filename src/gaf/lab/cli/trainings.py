@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig
 
 SEEDS, WORKERS = 1000, 1024  # at most: all runs are planned at once, and each worker is a process
+RULE = "optimizer.name"
 NAME = "[RECIPE or MODULE:FUNCTION]"  # the first argument of a command that trains
 # options that commands share
 Changes = Annotated[
@@ -88,3 +89,13 @@ def trained_in(folder: Path, task: str | None) -> RunConfig:
     raise GafError(
         f"the run in {folder} trained another task than {task}; its config says {config.task.kind[:80]!r}"
     )
+
+
+def check_rule_named(folder: Path, config: RunConfig, changes: list[str]) -> None:
+    """Refuse to import the optimizer of a run's config, unless the user names one again: as with tasks."""
+    named = any(change.partition("=")[0].strip() == RULE for change in changes)
+    if config.optimizer.imported and not named:
+        raise GafError(
+            f"the run in {folder} trained with an optimizer of another package: name it as you did then, "
+            f"with --set {RULE}=MODULE:CLASS"
+        )

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    JsonValue,
     TypeAdapter,
     ValidationError,
     model_validator,
@@ -30,8 +32,9 @@ from gaf.common.files import check_texts, number, read_whole
 from gaf.common.texts import did_you_mean
 from gaf.functions import Adaptive, as_activation
 from gaf.lab.tasks.base import Config, GrownConfig, Share, TaskConfig
-from gaf.optim.description import check_placement
-from gaf.optim.factory import OURS
+from gaf.optim.activate import ANY
+from gaf.optim.description import Rule, check_placement
+from gaf.optim.factory import CLASS, OURS, of_torch
 from gaf.optim.settings import placement_of
 
 LARGEST = 3.4e38  # torch refuses to compute with a number that is no float32
@@ -61,12 +64,15 @@ SYNONYMS = {
 SHORT = reprlib.Repr()  # of a value in a sentence
 SHORT.maxstring = SHORT.maxother = 80
 SENTENCE = 1000  # characters
-FREE = ("task.data_options.", "task.model_options.", "task.options.")  # dicts of a task's own keys
+# dicts of keys that a task or an optimizer has of its own
+FREE = ("task.data_options.", "task.model_options.", "task.options.", "optimizer.arguments.")
 LENGTHS = ("epochs", "iterations")  # a run has one of them
 
 # Not every rule's.
 LATER_KEYS = frozenset({"decoupled_weight_decay", "eps_hat"})
 OWN_KEYS = {"momentum", "dampening", "nesterov", "betas", "eps", "amsgrad", *LATER_KEYS}
+SHARED_KEYS = ("lr", "weight_decay", "activation", "placement")  # of every rule
+TORCH = "torch.optim"
 
 # What a script of the user's decides as long as no setting does.
 SCRIPT_KEYS = ("name", "lr", "weight_decay", *sorted(OWN_KEYS))
@@ -76,8 +82,27 @@ LION_BETAS: tuple[float, float] = inspect.signature(OURS["lion"]).parameters["be
 C = TypeVar("C", bound="Config")
 
 
+def rule_name(name: str) -> str:
+    """A rule's name in full; nothing is imported, since a config may come from elsewhere.
+
+    Example:
+        >>> rule_name("adam"), rule_name("RMSprop"), rule_name("lion_pytorch:Lion")
+        ('adam', 'torch.optim:RMSprop', 'lion_pytorch:Lion')
+    """
+    known = of_torch()
+    if name in OURS or CLASS.fullmatch(name):
+        return name
+    if name.lower() in known:
+        return f"{TORCH}:{known[name.lower()].__name__}"
+    hint = did_you_mean(name, [*OURS, *known])
+    raise GafError(f"unknown optimizer {name!r}{hint} (one of another package: 'module:Class')")
+
+
 class OptimizerConfig(GrownConfig):
     """The update rule. A key that the rule does not have (betas of SGD) keeps its default.
+
+    ``name`` is one of ours, or ``module:Class`` of torch.optim or another package. Such a class takes ``lr``,
+    ``weight_decay`` where it has one, and ``arguments``, in which everything else of it stands.
 
     ``activation`` is written as :func:`gaf.parse` reads it, or ``auto``. Before it comes what else is done to
     gradients: ``centralize`` takes from each output's weights the mean of their gradient (Yong et al., 2020),
@@ -87,9 +112,9 @@ class OptimizerConfig(GrownConfig):
     for ``lr``, which is a factor on the script's. ``control``: the script runs the matched control.
     """
 
-    later_keys: ClassVar[frozenset[str]] = LATER_KEYS | {"script", "control"}
+    later_keys: ClassVar[frozenset[str]] = LATER_KEYS | {"arguments", "script", "control"}
 
-    name: Literal["sgd", "adam", "adamw", "lion"] = "sgd"
+    name: Annotated[str, AfterValidator(rule_name)] = "sgd"
     lr: Positive = 0.1
     weight_decay: NotNegative = 0.0
     momentum: Share = 0.0
@@ -100,6 +125,7 @@ class OptimizerConfig(GrownConfig):
     amsgrad: bool = False
     decoupled_weight_decay: bool = False
     eps_hat: bool = False
+    arguments: dict[str, JsonValue] = Field(default={})
     activation: str | None = None
     placement: str | None = None
     clip_value: Positive | None = None
@@ -115,7 +141,12 @@ class OptimizerConfig(GrownConfig):
             object.__setattr__(self, "betas", LION_BETAS)  # which differ from Adam's
         for key in sorted(OWN_KEYS - self.own_keys):
             if getattr(self, key) != type(self).model_fields[key].default:
-                raise GafError(f"{self.name} has no {key}")
+                where = "" if self.ours else " here: what it takes stands in optimizer.arguments"
+                raise GafError(f"{self.name} has no {key}{where}")
+        if self.ours and self.arguments:
+            raise GafError(f"{self.name} has no arguments but the keys of the config")
+        for key in sorted(self.arguments.keys() & {"params", *SHARED_KEYS}):
+            raise GafError(f"{key} is a key of the config, and not one of optimizer.arguments")
         if "eps" in self.own_keys and self.lr / (1 - self.betas[0]) > LARGEST:
             raise GafError(f"lr / (1 - betas[0]), as in the first step, goes beyond {LARGEST:g}")
         if self.nesterov and (self.momentum == 0 or self.dampening != 0):
@@ -134,9 +165,24 @@ class OptimizerConfig(GrownConfig):
         return self
 
     @property
+    def ours(self) -> bool:
+        """Whether the rule is gaf's own, and not that of a class which is imported by its name."""
+        return self.name in OURS
+
+    @property
+    def imported(self) -> bool:
+        """Whether a package other than torch is imported for it."""
+        return not self.ours and self.name.partition(":")[0].partition(".")[0] != "torch"
+
+    @property
+    def rule(self) -> Rule:
+        """What is particular to it, as data."""
+        return OURS[self.name].rule if self.ours else ANY
+
+    @property
     def where(self) -> str:
         """The placement in force: gaf's own default where none is set, '' where the script knows it."""
-        rule, f = OURS[self.name].rule, as_activation(self.activation)
+        rule, f = self.rule, as_activation(self.activation)
         if {"name", "momentum"} & {*self.script}:
             return check_placement(self.placement) or ""
         if f is None:
@@ -151,6 +197,8 @@ class OptimizerConfig(GrownConfig):
     @property
     def own_keys(self) -> set[str]:
         """Those of :data:`OWN_KEYS` that the rule has."""
+        if not self.ours:
+            return set()
         return OWN_KEYS & inspect.signature(OURS[self.name]).parameters.keys()
 
     @property
@@ -160,9 +208,12 @@ class OptimizerConfig(GrownConfig):
 
     @property
     def has_control(self) -> bool:
-        """Whether there is a function with one finite slope, which a learning rate can stand for."""
+        """Whether there is a function with one finite slope, which a learning rate can stand for.
+
+        What a slope does to a rule of another package is not known.
+        """
         f = as_activation(self.activation)
-        return f is not None and not self.sets_itself and math.isfinite(f.slope)
+        return self.ours and f is not None and not self.sets_itself and math.isfinite(f.slope)
 
 
 class ScheduleConfig(Config):
@@ -280,6 +331,10 @@ def matched_control(config: RunConfig) -> RunConfig:
         raise GafError(
             f"{rule.activation} has a slope for each tensor and step, so there is no matched control of it"
         )
+    if not rule.ours:
+        raise GafError(
+            f"what a slope does to {rule.name} is not known, so there is no matched control of it"
+        )
     s = gaf.parse(rule.activation).slope
     if not rule.has_control:
         raise GafError(f"{rule.activation} jumps at 0, so there is no matched control of it")
@@ -292,7 +347,7 @@ def matched_control(config: RunConfig) -> RunConfig:
     if rule.eps == 0:  # without a bounded f an element that has had no gradient would be 0 / 0
         change["eps"] = OptimizerConfig.model_fields["eps"].default
     group = {**dict(rule), "decoupled_weight_decay": rule.decays_apart}
-    for key, power in OURS[rule.name].rule.control(group, rule.where).items():
+    for key, power in rule.rule.control(group, rule.where).items():
         change[key] = group[key] * s if power > 0 else group[key] / s
     try:
         matched = OptimizerConfig.model_validate({**dict(rule), **change})

@@ -11,6 +11,7 @@ The environment is where and with which versions a run was made. Not who: no hos
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -31,6 +32,7 @@ import gaf
 from gaf.functions import Adaptive, as_activation
 from gaf.functions.registry import function_type
 from gaf.lab.engine.config import Config, OptimizerConfig, RunConfig, read
+from gaf.lab.engine.optimizers import import_rule
 from gaf.lab.tasks.script import Script, ScriptOptions
 from gaf.optim.factory import OURS
 
@@ -44,7 +46,8 @@ class RunIdentity(Config):
 
     Args:
         versions: of the built-in parts, such as ``{"engine": 1, "rule sgd": 1, "function arctan": 1}``.
-        source: the sha256 of each file that the user wrote, by what is made from it and by its path.
+        source: the sha256 of each file that the user wrote, by what is made from it and by its path; of a
+            rule from an installed package that package's version.
         data: what the data to train and to score on say of themselves.
     """
 
@@ -128,7 +131,7 @@ def _combined(config: RunConfig, task_version: int, data: dict) -> RunIdentity:
 def _rule_versions(rule: OptimizerConfig) -> dict[str, int]:
     f = as_activation(rule.activation)
     versions: dict[str, int] = {}
-    if "name" not in rule.script:
+    if rule.ours and "name" not in rule.script:
         versions[f"rule {rule.name}"] = OURS[rule.name].version
     if isinstance(f, Adaptive):
         inner = function_type(f.function)
@@ -140,17 +143,31 @@ def _rule_versions(rule: OptimizerConfig) -> dict[str, int]:
 
 
 def _source(config: RunConfig) -> dict[str, dict[str, str]]:
-    """The files of a task and of a function that are not the package's own."""
+    """The files of a task, a function and a rule that are not the package's own."""
     from gaf.lab.tasks.source import checksums, script_checksums
 
     task, f = config.task, as_activation(config.optimizer.activation)
-    if task.is_script:
-        path = ScriptOptions.of(task).path
-        return {f"the script {path}": script_checksums(Path(path))}
-    made = {task.kind: task.kind.partition(":")[0]} if task.own else {}
+    made = {task.kind: task.kind.partition(":")[0]} if task.own and not task.is_script else {}
     for term in () if f is None else f.terms:
         made[f"the function {term.name}"] = type(term).__module__
-    return {name: checksums(module) for name, module in made.items() if not _ours(module)}
+    source = {name: checksums(module) for name, module in made.items() if not _ours(module)}
+    if task.is_script:
+        path = ScriptOptions.of(task).path
+        source[f"the script {path}"] = script_checksums(Path(path))
+    rule = config.optimizer.name
+    module = rule.partition(":")[0]
+    if config.optimizer.imported:
+        import_rule(rule)
+        source[f"the rule {rule}"] = _installed(module.partition(".")[0]) or checksums(module)
+    return source
+
+
+@functools.cache
+def _installed(package: str) -> dict[str, str]:
+    """The versions of the distributions that have installed a package; empty for files that lie about."""
+    return {
+        name: metadata.version(name) for name in metadata.packages_distributions().get(package, ())
+    }
 
 
 def _ours(module: str) -> bool:

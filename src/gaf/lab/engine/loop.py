@@ -21,7 +21,7 @@ import gaf
 from gaf.lab.engine import rng
 from gaf.lab.engine.distributed import everyones, gather_rows, highest
 from gaf.lab.engine.folder import summary
-from gaf.lab.engine.optimizers import rate_factor, treat_gradients
+from gaf.lab.engine.optimizers import evaluation_weights, rate_factor, treat_gradients
 from gaf.lab.engine.rng import Part, evaluation_indices
 from gaf.lab.engine.signals import Interrupted
 from gaf.lab.engine.state import Run, save
@@ -130,7 +130,8 @@ def evaluate(run: Run) -> None:
     size = max(1, run.config.batch_size // run.config.accumulate)
     indices = evaluation_indices(len(source), size, fabric.global_rank, fabric.world_size)
     run.model.eval()
-    with torch.no_grad(), rng.untouched():
+    weights = evaluation_weights(run.optimizer.optimizer)
+    with weights, torch.no_grad(), rng.untouched():
         stream = source.batches(indices, seed=run.config.seed, epoch=0, device=fabric.device)
         gather = partial(gather_rows, fabric, samples=len(source))
         metrics = run.task.evaluate(run.model, interruptible(run, stream), gather)

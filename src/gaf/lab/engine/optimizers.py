@@ -1,19 +1,24 @@
 """The update rule of a config, what is done to gradients before it, and its learning rate.
 
-The rule is ours, which without an activation is torch's own to the bit.
+The rule is ours, which without an activation is torch's own to the bit, or a class that the config names.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+import gaf
+from gaf.common.errors import GafError
 from gaf.lab.engine.config import OptimizerConfig, ScheduleConfig
-from gaf.optim.factory import OURS
+from gaf.lab.tasks import look_here
+from gaf.optim.factory import OURS, optimizer_type
 
 if TYPE_CHECKING:
     from gaf.lab.engine.distributed import Fabric
@@ -25,9 +30,109 @@ def make_optimizer(
     config: OptimizerConfig, params: Iterable[nn.Parameter]
 ) -> torch.optim.Optimizer:
     """The optimizer; what a schedule changes is ``group["lr"]``."""
+    if not config.ours:
+        return _make_imported(config, params)
     names = ("lr", "weight_decay", "activation", "placement", *config.own_keys)
     make: Any = OURS[config.name]
     return make(params, **{name: getattr(config, name) for name in names})
+
+
+def import_rule(name: str) -> type[torch.optim.Optimizer]:
+    """The class of ``module:Class``, refused where the engine cannot take its step.
+
+    Modules of the current folder are found.
+    """
+    look_here()
+    kind = optimizer_type(name)
+    _, *needed = _needed(kind.step)
+    if needed:
+        raise GafError(
+            f"{name} cannot be trained with: its step needs {needed[0]!r}, which the engine does not give"
+        )
+    if "lr" not in parameters(kind):
+        raise GafError(f"{name} cannot be trained with: it takes no lr")
+    return kind
+
+
+def _needed(function: Any) -> list[str]:
+    """The parameters without a default."""
+    return [
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+
+
+def parameters(kind: type) -> Mapping[str, inspect.Parameter]:
+    """What the constructor takes, by name."""
+    return inspect.signature(kind).parameters
+
+
+def check_arguments(config: OptimizerConfig) -> dict[str, Any]:
+    """What the class of a config is called with; GafError where it does not take that."""
+    kind = import_rule(config.name)
+    arguments: dict[str, Any] = {"lr": config.lr}
+    if "weight_decay" in parameters(kind):
+        arguments["weight_decay"] = config.weight_decay
+    elif config.weight_decay:
+        raise GafError(f"{config.name} takes no weight_decay: set optimizer.weight_decay to 0")
+    for key, value in config.arguments.items():  # JSON has no tuples, and betas is mostly one
+        arguments[key] = tuple(value) if isinstance(value, list) else value
+    try:
+        inspect.signature(kind).bind((), **arguments)
+    except TypeError as error:
+        raise GafError(f"{config.name} and its arguments do not fit: {error}") from None
+    return arguments
+
+
+def _make_imported(
+    config: OptimizerConfig, params: Iterable[nn.Parameter]
+) -> torch.optim.Optimizer:
+    arguments = check_arguments(config)
+    make: Any = import_rule(config.name)
+    try:
+        optimizer = make(params, **arguments)
+    except (TypeError, ValueError) as error:  # such as a value that it does not allow
+        reason = " ".join(str(error).split())
+        raise GafError(f"{config.name} refuses its arguments or the model: {reason}") from error
+    if config.activation is not None:
+        gaf.activate(optimizer, config.activation, placement=config.placement)
+    if _switches(optimizer):
+        optimizer.train()
+    return optimizer
+
+
+def _switches(optimizer: Any) -> bool:
+    """Whether a rule trains at other weights than it evaluates at, as schedule-free ones do."""
+    return all(callable(getattr(optimizer, name, None)) for name in ("train", "eval"))
+
+
+@contextmanager
+def evaluation_weights(optimizer: Any) -> Iterator[list[Tensor] | None]:
+    """Inside, the model has the weights that its rule evaluates at; yields those that it trains at.
+
+    Afterwards these are back to the bit, as they are not by switching back alone. None: they are the same.
+    """
+    if not _switches(optimizer):
+        yield None
+        return
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    kept = [p.detach().clone() for p in params]
+    optimizer.eval()
+    try:
+        yield kept
+    finally:
+        optimizer.train()
+        put_weights(optimizer, kept)
+
+
+@torch.no_grad()
+def put_weights(optimizer: torch.optim.Optimizer, weights: Iterable[Tensor]) -> None:
+    """Copy weights, in the order of the groups, into the parameters."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for p, value in zip(params, weights, strict=True):
+        p.copy_(value)
 
 
 def treat_gradients(

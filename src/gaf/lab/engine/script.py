@@ -26,6 +26,7 @@ from gaf.lab.engine import config as configs
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine import reaper
 from gaf.lab.engine.config import (
+    OWN_KEYS,
     SCRIPT_KEYS,
     Config,
     Number,
@@ -36,6 +37,7 @@ from gaf.lab.engine.config import (
 )
 from gaf.lab.engine.folder import Result
 from gaf.lab.engine.identity import facts_of_machine, identify
+from gaf.lab.engine.optimizers import import_rule, parameters
 from gaf.lab.engine.progress import Progress
 from gaf.lab.engine.signals import Interrupted, Wish
 from gaf.lab.tasks.base import SCRIPT, ScoredOn
@@ -130,14 +132,13 @@ def trial_of(config: RunConfig) -> dict[str, Any]:
     """What a config asks of its script: ``trial.json``, as :class:`gaf.trials.request.Request` reads it."""
     rule = config.optimizer
     named, factor = "name" not in rule.script, "lr" in rule.script
-    keys = {"weight_decay", *rule.own_keys} - {*rule.script}
     return {
         "seed": config.seed,
         "score_on": config.task.score_on,
         "factor": rule.lr if factor else 1.0,
         "rule": rule.name if named else None,
         "lr": None if factor else rule.lr,
-        "arguments": {key: getattr(rule, key) for key in sorted(keys)},
+        "arguments": _arguments(rule),
         "activation": rule.activation,
         "placement": rule.placement,
         "control": rule.control,
@@ -146,6 +147,19 @@ def trial_of(config: RunConfig) -> dict[str, Any]:
         "clip_norm": rule.clip_norm,
         "normalize": rule.normalize,
     }
+
+
+def _arguments(rule: OptimizerConfig) -> dict[str, Any]:
+    """What a setting has set of the rule's arguments; an imported rule has its own defaults of these keys."""
+    keys = {"weight_decay", *rule.own_keys} - {*rule.script}
+    values = {key: getattr(rule, key) for key in sorted(keys)}
+    if not rule.ours:
+        taken = parameters(import_rule(rule.name))
+        values = {key: value for key, value in values.items() if key in taken}
+        for key in sorted(OWN_KEYS - {*rule.script}):
+            if key in taken:
+                values[key] = taken[key].default
+    return {**values, **rule.arguments}
 
 
 def read_report(folder: Path) -> Report:

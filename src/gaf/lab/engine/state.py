@@ -20,6 +20,7 @@ from gaf.common.errors import GafError
 from gaf.lab.engine import checkpoint, rng
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.distributed import Fabric
+from gaf.lab.engine.optimizers import evaluation_weights, put_weights
 from gaf.lab.engine.progress import Progress
 from gaf.lab.engine.record import METRICS, Records
 from gaf.lab.engine.rng import Sampler
@@ -30,6 +31,9 @@ from gaf.lab.tasks.base import Task
 # What torch's rules keep of each number of a parameter.
 LIKE_PARAMETERS = {"momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
 KEYS = {"model", "optimizer", "scaler", "state", "loss_sum", "lengths"}  # of a checkpoint
+TRAINING_WEIGHTS = (
+    "training_weights"  # of one whose rule evaluates at others, which are the model's
+)
 
 
 @dataclass
@@ -54,7 +58,7 @@ class Run:
     task: Task
     fabric: Fabric
     model: nn.Module
-    optimizer: Any  # Fabric's, around one of ours
+    optimizer: Any  # Fabric's, around the config's
     sampler: Sampler
     wish: Wish
     progress: Progress = field(default_factory=Progress)  # the first process shows it
@@ -95,16 +99,22 @@ def save(run: Run) -> None:
     """Write a checkpoint of this moment, unless the last one is."""
     if run.saved:
         return
+    optimizer = run.optimizer.optimizer
     state = {
-        "model": run.model.state_dict(),
-        "optimizer": run.optimizer.optimizer.state_dict(),
+        "model": {},
+        "optimizer": optimizer.state_dict(),
         "scaler": run.fabric.strategy.precision.state_dict(),
         "state": asdict(run.state),
         "loss_sum": run.mean_loss_sum(),
         "lengths": {METRICS: run.records.sync()} if run.records else None,
     }
     own = {"rng": rng.states(run.fabric.device)}
-    checkpoint.save(run.fabric, run.folder / checkpoint.CHECKPOINTS, run.state.step, state, own)
+    folder = run.folder / checkpoint.CHECKPOINTS
+    with evaluation_weights(optimizer) as training_weights:
+        state["model"] = run.model.state_dict()
+        if training_weights is not None:
+            state[TRAINING_WEIGHTS] = training_weights
+        checkpoint.save(run.fabric, folder, run.state.step, state, own)
     run.saved = True
 
 
@@ -145,7 +155,12 @@ def _restore(run: Run, state: dict[str, Any], own: dict[str, Any] | None) -> Non
     if missing := KEYS - state.keys():
         raise GafError(f"it has no {min(missing)!r}")
     _load_model(run.model, state["model"])
-    _load_optimizer(run.optimizer.optimizer, state["optimizer"])
+    optimizer = run.optimizer.optimizer
+    _load_optimizer(optimizer, state["optimizer"])
+    if TRAINING_WEIGHTS in state:
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        weights = zip(params, state[TRAINING_WEIGHTS], strict=True)
+        put_weights(optimizer, [_like(p, value) for p, value in weights])
     run.fabric.strategy.precision.load_state_dict(state["scaler"])
     run.state = State(**state["state"])
     for name, fresh in asdict(State()).items():

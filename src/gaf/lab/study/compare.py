@@ -205,7 +205,8 @@ def _tune(
     """The learning rate that did best on the tuning seeds; of equally good ones that nearest to the given."""
     if TUNED not in plan.settings:
         return None, None
-    settings = [at_rate(plan.base, factor) for factor in FACTORS]
+    baseline, rate = make(plan.base, BASELINE), plan.base.optimizer.lr
+    settings = [at_rate(baseline, rate * factor) for factor in FACTORS]
     runs = plan.runs(settings, TUNING_SEEDS)
     order = [run for several in runs.values() for run in several]
     outcomes = _outcomes(runs, order, folder, executor, watch)
@@ -221,7 +222,7 @@ def _tune(
         tried={f"x{factor:g}": score for factor, score in tried.items()},
         chosen=f"x{best:g}",
     )
-    return tuning, at_rate(plan.base, best).config
+    return tuning, next(s.config for s in settings if s.factor == best)
 
 
 def _best(tried: Mapping[float, float | None], higher_is_better: bool) -> float:

@@ -60,15 +60,20 @@ def load_task(config: TaskConfig) -> Task:
     return task
 
 
+def look_here() -> None:
+    """Let modules of the current folder be found, as the interpreter finds them for a script there."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
 def import_maker(kind: str) -> Callable[..., object]:
     """The function or class that ``my_module:make_task`` names; modules of the current folder are found.
 
     It is called with options that a config holds, so what was not written to make a task is refused.
     """
     module_name, _, name = kind.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    look_here()
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever a module of the user's may raise

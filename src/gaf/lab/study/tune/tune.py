@@ -104,6 +104,11 @@ def tune(
         Stopped: a signal came.
     """
     began = time.monotonic()
+    if not config.optimizer.ours:
+        raise GafError(
+            f"placements and controls of {config.optimizer.name} are not known: set optimizer.name to one of "
+            f"{', '.join(OURS)} to tune a function"
+        )
     check_folder(folder)
     say(f"probe: the first steps of {config.name} without a function")
     seen = probe(config)
