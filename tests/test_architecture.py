@@ -23,7 +23,7 @@ LIGHT_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "gaf"}
 HEAVY = {
     *("matplotlib", "plotly", "pandas", "scipy", "sklearn", "sympy", "tensorboard"),
     *("lightning", "lightning_fabric", "pytorch_lightning", "jax", "keras", "typer", "rich"),
-    *("transformers", "accelerate", "optuna", "ray", "optax", "gymnasium"),
+    *("transformers", "accelerate", "ray", "optax", "gymnasium"),
 }
 IMPORT_SECONDS = 0.2
 

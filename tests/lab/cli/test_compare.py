@@ -1,5 +1,7 @@
 """`gaf compare` as people run it: a table, a page, one line for a mistake, and kills that lose nothing."""
 
+import csv
+import io
 import json
 import os
 import signal
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gaf.lab.cli.app import run
+from gaf.lab.study import words
 from gaf.lab.study.compare import read
 from tests.forked import ROOT
 from tests.lab.engine import processes
@@ -74,6 +77,10 @@ def test_help_shows_an_example(capsys):
         (["digits-cnn-sgdm", "--out", "file"], "file is not a folder"),
         (["digits-cnn-sgdm", "--out", "."], "not empty and holds no comparison"),
         (["--what"], "No such option"),
+        (["--rates", "1"], "a curve has 2 to 100 learning rates, not 1"),
+        (["--tuning-seeds", "0"], "a learning rate is tried on 1 to 1000 seeds, not on 0"),
+        (["--within", "0"], "a window reaches 0 to 100 points below the best, not 0.0"),
+        (["--rates", "3", "--at-given-rate"], "--at-given-rate tunes nothing: leave out --rates"),
     ],
 )
 def test_one_line_for_a_mistake(capsys, tmp_path, args, complaint):
@@ -89,10 +96,11 @@ def test_one_line_for_a_mistake(capsys, tmp_path, args, complaint):
 def test_a_comparison_and_the_same_again(capsys, tmp_path, monkeypatch):
     """A table, verdicts and a page; the second time from what is there; one seed crashes in both."""
     monkeypatch.setattr("gaf.lab.study.pool.Pool", HerePool)
-    args = [*TINY, "--set", "task.options.crash=1", "--seeds", "3"]
+    args = [*TINY, "--at-given-rate", "--set", "task.options.crash=1", "--seeds", "3"]
     assert run(args) == 0
     out, err = capsys.readouterr()
     folder = tmp_path / "runs" / "compare-tests.lab.study.grid_tasks-Trouble"
+    assert "grid_tasks-Trouble: 12 runs for the table\n" in err
     assert "RuntimeError: a crash" in err
     assert f"{F}: " in out
     assert "1 of 3 runs failed" in out
@@ -105,15 +113,55 @@ def test_a_comparison_and_the_same_again(capsys, tmp_path, monkeypatch):
     out, err = capsys.readouterr()
     assert "8 of 12 runs were finished before" in err
     found = json.loads(out)
-    assert [row["setting"] for row in found["rows"]] == ["baseline", F, f"control({F})", "adam"]
+    assert [row["setting"] for row in found["rows"]] == ["sgd", F, f"control({F})", "adam"]
     assert table(folder) == first
     assert finished == {
         path: path.stat().st_mtime_ns for path in folder.glob("runs/*/finished.json")
     }
 
 
+def test_every_rule_is_tuned_and_the_answer_comes_first(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("gaf.lab.study.pool.Pool", HerePool)
+    args = [*TINY, "--rates", "3", "--tuning-seeds", "1", "--within", "5", "--out", "here"]
+    assert run(args) == 0
+    out, err = capsys.readouterr()
+    planned = "at least 9 trials to tune the learning rates, then 12 runs for the table"
+    assert f"Trouble: {planned}\n" in err
+    assert "Trouble: tuning, 3 learning rates\n" in err
+    assert "Trouble: final\n" in err
+    comparison = read(tmp_path / "here")
+    assert comparison.tuning is not None
+    assert (comparison.tuning.rates, comparison.tuning.seeds) == (3, (1000,))
+    assert [row.setting for row in comparison.rows] == ["sgd", F, "adam"]
+    assert all(row.second_rate for row in comparison.rows)
+    assert out.index(words.answer(comparison)) < out.index("over the learning rate")
+    assert out.index("over the learning rate") < out.index("Windows") < out.index("Cost: ")
+    assert run([*args, "--json"]) == 0
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert next(iter(record)) == "answer"
+    assert record["answer"] == words.answer(comparison)
+    assert set(record["tuning"]["curves"]) == {"sgd", F, "adam"}
+    assert "12 of 12 runs were finished before" in err
+    assert run(["report", "here", "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [float(row["lr"]) for row in rows] == [row.rate for row in comparison.rows]
+
+
 def arguments(folder):
-    return [*TINY, "--seeds", "3", "--out", str(folder), "--set", "task.options.pause=0.02"]
+    return [
+        *TINY,
+        "--rates",
+        "2",
+        "--tuning-seeds",
+        "1",
+        "--seeds",
+        "3",
+        "--out",
+        str(folder),
+        "--set",
+        "task.options.pause=0.02",
+    ]
 
 
 def start(folder, workers):
@@ -179,13 +227,14 @@ def test_nothing_learned_is_said_in_the_table_and_at_the_top_of_the_page(
     """The deep perceptron, whose gradient vanishes: plain SGD stays at chance."""
     monkeypatch.setattr("gaf.lab.study.pool.Pool", HerePool)
     command = ["compare", "digits-deep-mlp-sgd", "--settings", "centralize", "--seeds", "2"]
+    command.append("--at-given-rate")
     quick = ["--set", "iterations=2", "--set", "epochs=null", "--set", "accelerator=cpu"]
     assert run([*command, *quick, "--out", "here"]) == 0
     out = capsys.readouterr().out
     chance = read(tmp_path / "here").chance
     assert 0.1 < chance < 0.21  # the most frequent of ten digits in 359 test images, and some luck
     sentence = (
-        "Nothing learned here: no run of baseline has a better top1 than a guess that does not look at the "
+        "Nothing learned here: no run of sgd has a better top1 than a guess that does not look at the "
         f"input, {chance:.4f}"
     )
     assert sentence in out

@@ -9,7 +9,7 @@ import pytest
 from gaf.lab.cli.app import app
 
 LAB = (
-    *("gymnasium", "lightning_fabric", "matplotlib", "numpy", "optuna", "PIL"),
+    *("gymnasium", "lightning_fabric", "matplotlib", "numpy", "PIL"),
     *("ray", "scipy", "sklearn", "tensorboard"),
 )
 COMMANDS = [*sorted(command.callback.__name__ for command in app.registered_commands), "data"]

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaf.lab.study import statistics as paired
-from gaf.lab.study.results import Comparison, Difference, Row, RunRef, write
+from gaf.lab.study.judge import differences
+from gaf.lab.study.protocol import judge_pair
+from gaf.lab.study.results import Comparison, Row, RunRef, write
 
 BASELINE = "baseline"
 HOSTILE = "<script>alert(1)</script>"
@@ -52,23 +53,16 @@ def comparison_of(
 ) -> Comparison:
     """With differences and p-values as they are computed for people."""
     baseline = settings[BASELINE].scores
-    found: dict[tuple[str, str], paired.Paired] = {}
-    for name, each in settings.items():
-        for other in (BASELINE, each.control):
-            if other is not None and other != name and name != BASELINE:
-                found[name, other] = paired.paired(each.scores, settings[other].scores)
-    corrected = paired.holm({key: each.p for key, each in found.items()})
-
-    def difference(name: str, other: str | None) -> Difference | None:
-        if other is None or (name, other) not in found:
-            return None
-        each, p = found[name, other], corrected[name, other]
-        return Difference(
-            against=other,
-            **{key: getattr(each, key) for key in ("mean", "low", "high", "p", "n")},
-            p_corrected=p,
-            verdict=paired.verdict(each, p, higher_is_better),
-        )
+    judged = differences(
+        {
+            (name, other): judge_pair(
+                (each.scores, None), (settings[other].scores, None), higher_is_better, 0
+            )
+            for name, each in settings.items()
+            for other in dict.fromkeys((BASELINE, each.control))
+            if other is not None and other != name and name != BASELINE
+        }
+    )
 
     rows, runs = [], []
     for name, each in settings.items():
@@ -76,7 +70,7 @@ def comparison_of(
         failed = {
             seed: error for seed, score in zip(seeds, each.scores, strict=True) if score is None
         }
-        against = difference(name, BASELINE)
+        against = judged.get((name, BASELINE))
         verdict = "baseline" if name == BASELINE else against.verdict if against else "failed"
         mean = sum(scores) / len(scores) if scores else None
         rows.append(
@@ -93,7 +87,7 @@ def comparison_of(
                 failed=failed,
                 vs_baseline=against,
                 control=each.control,
-                vs_control=difference(name, each.control),
+                vs_control=judged.get((name, each.control or "")),
                 train_test_gap=0.03 * min(1.0, mean or 0.0),
                 seconds_per_step=0.012 + 0.001 * len(name),
                 steps_to_baseline=40.0 * len(name) if (mean or 0) >= 0.95 else None,

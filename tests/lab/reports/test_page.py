@@ -4,6 +4,7 @@ import base64
 import gzip
 import hashlib
 import json
+import math
 import re
 from html.parser import HTMLParser
 
@@ -15,7 +16,7 @@ from gaf.lab.reports import landscape_page, table_page
 from gaf.lab.reports.page import PAGE, write_page
 from gaf.lab.study.compare import read as read_comparison
 from gaf.lab.study.grid import Outcome, digest
-from gaf.lab.study.results import Filled, Tuning
+from gaf.lab.study.results import Filled
 from gaf.lab.study.table.fill import conclude
 from gaf.lab.study.table.plan import make
 from tests.browser import LARGEST_PAGE
@@ -27,6 +28,14 @@ from tests.lab.reports.example import (
     comparison_of,
     example,
     write_run,
+)
+from tests.lab.reports.tuned import (
+    ARCTAN,
+    RULES,
+    SGD,
+    small_tuning,
+    tuned_comparison,
+    tuned_example,
 )
 
 LOADING = ("src", "href", "srcset", "action", "data", "poster", "background", "formaction", "ping")
@@ -159,7 +168,7 @@ def hostile(folder):
             "score_name": "top1",
             "command": ("gaf", HOSTILE),
             "created": HOSTILE,
-            "tuning": Tuning(seeds=(9,), tried={HOSTILE: 0.5, "x1": None}, chosen=HOSTILE),
+            "tuning": small_tuning([*settings, f"{HOSTILE}, not in the table"]),
         }
     )
 
@@ -230,6 +239,87 @@ def test_the_same_comparison_gives_the_same_page(tmp_path):
     )
 
 
+def test_what_a_tuned_comparison_shows_in_order(tmp_path):
+    page = Reader(write_page(tuned_example(tmp_path, earlier=(7, 8)), tmp_path).read_text("utf-8"))
+    parts = [
+        "digits-cnn-8-epochs",
+        "Yes: ",
+        "An earlier look has seen seeds 7 to 8. The verdicts take seeds 0 to 4 only",
+        "The curve over the learning rate",
+        "Validation top1 over the learning rate",
+        "Close-up",
+        "Windows",
+        "top1 of at least 0.9690, the best of tuned sgd minus 1 point",
+        "Score against budget",
+        "Results",
+        "the interval leaves out 0, but",  # in the row of auto
+        "Cost: 104 trials to tune the learning rates, 65 runs for the table: 24,832 steps, 5.2 min",
+        "How many seeds to plan for",
+        "0.5 points",
+        "Learning curves",
+    ]
+    places = [page.text.index(part) for part in parts]
+    assert places == sorted(places)
+    heads = [a for tag, a in page.elements if tag == "button" and "title" in a]
+    assert "earlier look has used up" in " ".join(a["title"] for a in heads)
+    assert page.text.count("Failed runs") == 1
+    assert "broken, seeds 0 to 4" in page.text
+
+
+def test_the_curves_of_a_tuned_comparison(tmp_path):
+    page = Reader(write_page(tuned_example(tmp_path), tmp_path).read_text("utf-8"))
+    whole, near, budget, *_ = json.loads(page.scripts[0]).values()
+    for figure in (whole, near):
+        assert figure["layout"]["xaxis"]["type"] == "log"
+        assert [shape["y0"] for shape in figure["layout"]["shapes"]] == [pytest.approx(0.969)]
+    assert near["layout"]["yaxis"]["range"][0] > 0.9 > whole["layout"]["yaxis"]["range"][0]
+    traces = {name: [t for t in whole["data"] if t["meta"] == name] for name in RULES}
+    line = next(t for t in traces[ARCTAN] if t["mode"] == "lines+markers")
+    assert len(line["x"]) == 9  # seven of the grid and two beside the ends of the window
+    marked = {t["marker"]["symbol"]: t["x"] for t in traces["adam"] if t["mode"] == "markers"}
+    assert marked == {"circle-open": [0.001], "circle": [0.003]}
+    lost = [t for t in whole["data"] if t.get("marker", {}).get("symbol") == "x"]
+    assert [(t["meta"], len(t["x"])) for t in lost] == [("broken", 7)]
+    assert lost[0]["y"][0] == whole["layout"]["yaxis"]["range"][0]
+    (level,) = (t for t in traces["auto"] if t.get("line", {}).get("dash") == "dash")
+    assert level["y"] == [0.986, 0.986]
+    assert {t["meta"]: len(t["y"]) for t in budget["data"]} == {
+        name: 7 for name in RULES if name != "broken"
+    }
+
+
+def test_a_loss_whose_runs_diverge(tmp_path):
+    """Scores of inf stand at the worst edge; the best is the lowest."""
+    comparison = tuned_comparison()
+    assert comparison.tuning is not None
+    curve = comparison.tuning.curves[SGD]
+    trials = tuple(
+        trial.model_copy(update={"scores": (math.inf, loss), "mean": math.inf if i > 4 else loss})
+        for i, trial in enumerate(curve.trials)
+        for loss in [0.5 + (i - 3) ** 2]
+    )
+    changed = curve.model_copy(update={"trials": trials, "best_of": (math.inf, 3.0, 1.0)})
+    tuning = comparison.tuning.model_copy(
+        update={"curves": dict.fromkeys(RULES, changed), "threshold": 0.6, "within": 0.1}
+    )
+    lower = comparison.model_copy(update={"tuning": tuning, "higher_is_better": False})
+    page = Reader(write_page(lower, tmp_path).read_text("utf-8"))
+    whole, near, budget, *_ = json.loads(page.scripts[0]).values()
+    lost = [t for t in whole["data"] if t.get("marker", {}).get("symbol") == "x"]
+    assert len(lost) == len(RULES)
+    assert lost[0]["y"][0] == pytest.approx(max(whole["layout"]["yaxis"]["range"]))
+    assert near["layout"]["yaxis"]["range"][0] < 0.5
+    assert budget["data"][0]["y"] == [None, 3.0, 1.0]
+    assert "top1 of at most 0.6" in page.text
+
+
+def test_names_of_tuned_rules_stay_text(tmp_path):
+    for text in INJECTIONS:
+        rules = {f"{text}{name}": rule for name, rule in RULES.items()}
+        page = write_page(tuned_comparison(rules, title=text), tmp_path).read_text("utf-8")
+        assert_nothing_acts(page, text, 3)
+
+
 INJECTIONS = (
     "</script><script>alert(1)</script>",
     "<!--<script>",
@@ -237,7 +327,7 @@ INJECTIONS = (
     "javascript:alert(3)",
     "%{x}<a href='https://example.org'>",
 )
-FIXED = ("kind", "verdict", "status", "scale")  # of a few words each
+FIXED = ("kind", "verdict", "status", "scale", "score_on")  # of a few words each
 
 
 def filled_with(tree, text, key=""):

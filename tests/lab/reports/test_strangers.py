@@ -22,21 +22,24 @@ from gaf.lab.engine.folder import IDENTITY
 from gaf.lab.engine.run import train
 from gaf.lab.reports import page, table_page, tables
 from gaf.lab.reports.comparison_table import comparison_table
+from gaf.lab.reports.comparison_terminal import TerminalComparison
 from gaf.lab.reports.gather import gather
 from gaf.lab.reports.history import histories
 from gaf.lab.reports.paper_table import paper_table
 from gaf.lab.study import recipes, results
-from gaf.lab.study.compare import Plan, compare
+from gaf.lab.study.compare import compare
 from gaf.lab.study.compare import read as read_comparison
 from gaf.lab.study.grid import RUNS
 from gaf.lab.study.grid import places as run_places
 from gaf.lab.study.landscape import reached
-from gaf.lab.study.results import Comparison, Filled, Tuning
+from gaf.lab.study.plan import Plan
+from gaf.lab.study.results import Comparison, Filled
 from gaf.lab.study.table.fill import fill
 from gaf.lab.study.table.plan import make
 from tests.lab.engine.tiny import tiny_config
 from tests.lab.reports.example import BASELINE, ORDINARY, Setting, example, write_run
 from tests.lab.reports.hostile import VALUES, Place, changed, places
+from tests.lab.reports.tuned import small_tuning
 
 ARCTAN = "arctan(0.1, 20)@momentum"
 SENTENCE = 3000  # characters, a path among them
@@ -56,6 +59,7 @@ def all_of(compared: Comparison, folder: Path) -> None:
     """The page and every text of a comparison."""
     page.render(compared, histories(compared, folder))
     every_text(comparison_table(compared))
+    Console(file=io.StringIO(), width=80).print(TerminalComparison(compared))
 
 
 def every_text(table: tables.ResultTable) -> None:
@@ -69,9 +73,8 @@ def compared(folder: Path) -> tuple[list[Path], Callable[[], None]]:
         BASELINE: Setting("baseline", (0.9, 0.0)),
         ARCTAN: Setting("function", (0.95, None), BASELINE, "arctan(0.1, 20)"),
     }
-    tuning = Tuning(seeds=(1000,), tried={"x1": 0.5, "x3": None}, chosen="x1")
     found = example(folder, settings, seeds=(0, 1))
-    results.write(found.model_copy(update={"tuning": tuning}), folder)
+    results.write(found.model_copy(update={"tuning": small_tuning(settings)}), folder)
     files = [folder / "comparison.json", folder / "runs" / "1-0" / "metrics.jsonl"]
     return [*files, folder / "runs" / "1-0" / "config.json"], lambda: all_of(
         read_comparison(folder), folder
@@ -97,9 +100,13 @@ def finish(configs: Iterable[RunConfig], runs: Path) -> list[Path]:
 
 def compare_again(folder: Path) -> tuple[list[Path], Callable[[], None]]:
     """What ``gaf compare`` reads when it goes on: all runs are finished."""
-    plan = Plan(recipes.get("digits-cnn-sgdm"), ("arctan(0.1, 20)",), (0, 1))
-    by_setting = plan.runs([entry.setting for entry in plan.entries()], plan.seeds)
-    configs = [config for several in by_setting.values() for config in several]
+    plan = Plan(recipes.get("digits-cnn-sgdm"), ("arctan(0.1, 20)",), (0, 1), tuning=None)
+    settings = [entry.setting for entry in plan.entries()]
+    configs = [
+        config
+        for setting in settings
+        for config in plan.finals(setting, setting.config.optimizer.lr, plan.seeds)
+    ]
     runs = finish(configs, folder / RUNS)
     compare(plan, folder, Refusing())
     files = [folder / "comparison.json"]

@@ -5,58 +5,64 @@ import dataclasses
 import pytest
 import torch
 
+from gaf.lab.engine.config import read as read_values
 from gaf.lab.engine.folder import locked, read_config
-from gaf.lab.study import compare as module
 from gaf.lab.study import recipes
-from gaf.lab.study.compare import (
-    FACTORS,
-    SEEDS,
-    SETTINGS,
-    TUNING_SEEDS,
-    Plan,
-    compare,
-    describe,
-    digits,
-    read,
-)
+from gaf.lab.study.compare import Seeds, compare, describe, look, read
+from gaf.lab.study.plan import FIRST_TUNING_SEED, SEEDS, SETTINGS, Plan, TuningPlan, digits
+from gaf.lab.study.words import answer
 from tests.lab.engine.tiny import Tiny
 from tests.lab.study.grid_tasks import Here, base
 
 F, G = "arctan(0.1, 20)@momentum", "arctan(0.2, 10)@momentum"
+AT_RATE = {"tuning": None}
+QUICK = TuningPlan(rates=3, seeds=1)
 
 
-def names(plan, **options):
-    return [entry.name for entry in plan.entries(**options)]
+def names(plan):
+    return [entry.name for entry in plan.entries()]
 
 
-def test_each_function_is_followed_by_its_control_and_equal_configs_are_one_row():
-    plan = Plan(base(), (F, "lr x2", G, "arctan(0.1, 20)@gradient", "baseline", F))
+def test_at_given_rates_each_function_has_its_control_and_equal_configs_are_one_row():
+    settings = (F, "lr x2", G, "arctan(0.1, 20)@gradient", "baseline", F)
+    plan = Plan(base(), settings, **AT_RATE)
     assert names(plan) == [
-        *("baseline", F, f"control({F})", G, "arctan(0.1, 20)@gradient"),
+        *("sgd", F, f"control({F})", G, "arctan(0.1, 20)@gradient"),
     ]
     entries = {entry.name: entry for entry in plan.entries()}
     # without weight decay the control of f at the gradient is lr x2 as well
     also = ("lr x2", f"control({G})", "control(arctan(0.1, 20)@gradient)")
     assert entries[f"control({F})"].also == also
     assert entries[G].control == f"control({F})"
+    assert entries["sgd"].also == ("baseline",)
 
 
-def test_with_weight_decay_the_placements_have_controls_of_their_own():
-    plan = Plan(base("optimizer.weight_decay=0.01"), (F, "arctan(0.1, 20)@gradient"))
-    assert len(names(plan)) == 5
+def test_at_given_rates_weight_decay_gives_the_placements_controls_of_their_own():
+    settings = (F, "arctan(0.1, 20)@gradient")
+    assert len(names(Plan(base("optimizer.weight_decay=0.01"), settings, **AT_RATE))) == 5
+
+
+def test_a_tuned_baseline_is_the_control_of_a_function_that_changes_the_rate_alone():
+    settings = (F, "arctan(0.1, 20)@gradient", "arctan(0.1, 20)@update")
+    assert names(Plan(base(), settings)) == ["sgd", *settings]
+    decayed = Plan(base("optimizer.weight_decay=0.01"), settings)
+    control = "control(arctan(0.1, 20)@gradient)"
+    assert names(decayed) == ["sgd", settings[0], settings[1], control, settings[2]]
+    assert {entry.control for entry in decayed.entries()} == {None, control}
 
 
 def test_a_recipe_with_a_function_is_compared_with_its_baseline():
     plan = Plan(recipes.get("digits-cnn-sgdm-log-0.1-20@update"), ())
-    assert names(plan) == ["baseline", "log(0.1, 20)@update", "control(log(0.1, 20)@update)"]
+    assert names(plan) == ["sgd", "log(0.1, 20)@update"]
     assert plan.base.optimizer == recipes.get("digits-cnn-sgdm").optimizer
 
 
 def test_a_function_is_one_setting_however_it_is_spelled():
     """Twice the same training would cost its time and Holm's correction."""
     same = ("auto", "auto()", "Auto(0.03)", "auto(step=3e-2, lr=None)", "auto@gradient")
-    assert names(Plan(base(), same)) == ["baseline", "auto@gradient"]
-    rule = Plan(base(), same).entries()[1].setting.config.optimizer
+    plan = Plan(base(), same, **AT_RATE)
+    assert names(plan) == ["sgd", "auto@gradient"]
+    rule = plan.entries()[1].setting.config.optimizer
     assert rule.activation == "auto"  # finished runs are found by it
 
 
@@ -66,7 +72,7 @@ def test_a_function_is_one_setting_however_it_is_spelled():
         ({"settings": ("adma",)}, "did you mean 'adam'"),
         ({"seeds": ()}, "needs seeds"),
         ({"seeds": (1, 1)}, "each once"),
-        ({"seeds": (TUNING_SEEDS[0],)}, "are for tuning"),
+        ({"seeds": (FIRST_TUNING_SEED,)}, "are for tuning"),
         ({"base": base("devices=2")}, "one device"),
     ],
 )
@@ -80,23 +86,37 @@ def test_a_run_takes_one_thread_unless_the_config_says_otherwise():
     assert Plan(base("threads=2")).base.threads == 2
 
 
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"rates": 1}, "2 to 100 learning rates"),
+        ({"seeds": 0}, "1 to 1000 seeds"),
+        ({"validation": 0.0}, "a share between 0 and 1"),
+        ({"within": 0.0}, "0 to 100 points"),
+    ],
+)
+def test_a_tuning_that_cannot_be_is_refused(change, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        TuningPlan(**change)
+
+
 def test_the_default_is_two_models_on_data_that_needs_no_download():
-    (mlp, steep), (cnn, usual) = digits()
-    assert (mlp.task.data, cnn.task.data) == ("digits", "digits")
-    assert usual == SETTINGS
-    for config, settings in ((mlp, steep), (cnn, usual)):
-        found = names(Plan(config, settings))
-        assert {"adam", "clip-value-0.1", "clip-norm-0.1"} <= set(found)
-        assert sum(name.startswith("control(") for name in found) >= 1
-    assert "tuned" in usual
+    plans = [Plan(config, settings) for config, settings in digits()]
+    assert {plan.base.task.data for plan in plans} == {"digits"}
+    for plan in plans:
+        where = "momentum" if plan.base.optimizer.momentum else "gradient"
+        functions = {f"{f}(0.1, 20)@{where}" for f in ("arctan", "tanh")}
+        wanted = {"sgd", "clip-norm-1", "adam", "auto@gradient", *functions}
+        assert wanted <= set(names(plan))
     assert SEEDS >= 5
+    assert set(SETTINGS) >= {"adam", "auto"}
 
 
 def test_a_comparison_is_written_and_found_again(tmp_path):
-    plan = Plan(base(), (F,), (0, 1))
+    plan = Plan(base(), (F,), (0, 1), **AT_RATE)
     first = compare(plan, tmp_path / "c", Here(), command=["gaf", "compare"])
     assert first == read(tmp_path / "c")
-    assert [row.setting for row in first.rows][:1] == ["baseline"]
+    assert [row.setting for row in first.rows][:1] == ["sgd"]
     assert {row.setting for row in first.rows[1:]} == {F, f"control({F})"}
     for run in first.runs:
         folder = tmp_path / "c" / run.folder
@@ -104,6 +124,8 @@ def test_a_comparison_is_written_and_found_again(tmp_path):
         assert read_config(folder).seed == run.seed
     assert first.environment["versions"]["torch"] == torch.__version__
     assert "command" not in first.environment
+    assert first.cost.trials == 0
+    assert first.cost.finals == len(first.runs) == 6
 
     again = Here()
     second = compare(plan, tmp_path / "c", again, command=["gaf", "compare"])
@@ -115,40 +137,65 @@ def test_a_comparison_is_written_and_found_again(tmp_path):
     assert len(more.asked) == len(first.rows)
 
 
-def test_the_learning_rate_is_tuned_on_seeds_that_the_table_does_not_use(tmp_path):
-    plan = Plan(base("optimizer.lr=0.001"), ("tuned",), (0, 1))
+def test_every_rule_is_tuned_alike_on_validation_data_and_seeds_of_its_own(tmp_path):
+    plan = Plan(base(), (F, "adam", "auto"), (0, 1), QUICK)
     executor = Here()
     found = compare(plan, tmp_path, executor)
-    tuning = [each for each in executor.asked if each.seed in TUNING_SEEDS]
-    assert len(tuning) == len(FACTORS) * len(TUNING_SEEDS)
-    assert not set(found.seeds) & set(found.tuning.seeds)
-    assert found.tuning.chosen == "x10"  # by far too small a rate to begin with
-    assert found.row("tuned").changes == {"optimizer.lr": "0.01"}
-    assert found.tuning.tried["x10"] > found.tuning.tried["x0.1"]
-    assert "edge" in found.row("tuned").sentence
+    trials = [each for each in executor.asked if each.seed >= FIRST_TUNING_SEED]
+    finals = [each for each in executor.asked if each.seed < FIRST_TUNING_SEED]
+    assert {each.task.score_on for each in trials} == {"validation"}
+    assert {each.task.score_on for each in finals} == {"test"}
+    assert {each.task.validation for each in executor.asked} == {0.2}
+    assert found.cost.trials == len(trials)
+    assert found.cost.finals == len(finals)
+    for name, curve in found.tuning.curves.items():
+        grid = [trial for trial in curve.trials if trial.part == "grid"]
+        tuned = name in ("sgd", F, "adam")
+        assert len(grid) == (3 if tuned else 1), name
+        assert len(curve.best_of) == len(grid)
+        means = [trial.mean for trial in grid]
+        assert curve.best_of[-1] == pytest.approx(max(means))
+        best = max(trial.mean for trial in curve.trials if trial.part != "refined")
+        chosen = next(trial for trial in curve.trials if trial.rate == curve.chosen)
+        assert chosen.mean == best
+        row = found.row(name)
+        assert (row.rate, row.second_rate) == (curve.chosen, curve.second)
+        assert len(row.second_scores) == (2 if tuned else 0)
+    assert found.tuning.curves["adam"].usual == 0.001
+    assert answer(found)
 
 
-def test_where_no_other_rate_is_better_the_tuned_baseline_is_the_baseline(tmp_path, monkeypatch):
-    monkeypatch.setattr("gaf.lab.study.compare.FACTORS", (0.001, 1.0))
-    found = compare(Plan(base(), ("tuned",), (0,)), tmp_path, Here())
-    assert [row.setting for row in found.rows] == ["baseline"]
-    assert found.row("tuned") is found.rows[0]
-    assert "its own was the best" in found.rows[0].sentence
+def test_a_best_rate_at_the_edge_makes_the_grid_grow_and_the_budget_counts_it(tmp_path):
+    found = compare(
+        Plan(base("optimizer.lr=0.001", samples=400), (), (0,), QUICK), tmp_path, Here()
+    )
+    curve = found.tuning.curves["sgd"]
+    grown = [trial.rate for trial in curve.trials if trial.part == "grown"]
+    assert grown == pytest.approx([0.009, 0.027])  # two a side at most
+    assert found.cost.trials >= 5
+    assert "edge of what was tried" in found.rows[0].sentence
 
 
-@pytest.mark.parametrize(
-    ("tried", "higher", "best"),
-    [
-        ({0.1: 0.1, 1: 0.2, 3: 0.3}, True, 3),
-        ({0.1: 0.1, 1: 0.2, 3: 0.3}, False, 0.1),
-        ({0.1: 0.3, 1: 0.3, 3: 0.3}, True, 1),
-        ({0.1: 0.3, 1: None, 3: 0.3}, True, 3),
-        ({0.1: None, 1: None, 3: None}, True, 1),
-        ({0.1: float("inf"), 1: float("inf"), 3: 2.0}, False, 3),
-    ],
-)
-def test_the_best_rate(tried, higher, best):
-    assert module._best(tried, higher) == best
+def test_the_test_data_stays_closed_while_rates_are_tuned(tmp_path):
+    leaky = {"kind": "tests.lab.study.grid_tasks:Leaky"}
+    config = read_values({**base().model_dump(mode="json"), "task": leaky})
+    with pytest.raises(ValueError, match="stays closed while rates are tuned"):
+        compare(Plan(config, (), (0,), QUICK), tmp_path, Here())
+
+
+def test_more_seeds_are_a_new_look_at_which_the_earlier_ones_decide_nothing(tmp_path):
+    plan = Plan(base(), ("adam",), (0, 1), **AT_RATE)
+    first = compare(plan, tmp_path, Here())
+    assert (first.seeds, first.earlier) == ((0, 1), ())
+    larger = dataclasses.replace(plan, seeds=(0, 1, 2, 3))
+    second = compare(larger, tmp_path, Here())
+    assert (second.seeds, second.earlier) == ((2, 3), (0, 1))
+    assert second.row("adam").earlier == first.row("adam").scores
+    assert second.row("adam").vs_baseline.n == 2
+    again = compare(larger, tmp_path, Here())
+    assert again.model_copy(update={"created": second.created}) == second
+    assert look(plan, tmp_path) == Seeds((2, 3), (0, 1))  # fewer are the same look
+    assert look(dataclasses.replace(plan, tuning=QUICK), tmp_path) == Seeds((0, 1))
 
 
 def test_settings_are_paired_same_weights_and_same_batches_for_the_same_seed(tmp_path, monkeypatch):
@@ -171,7 +218,7 @@ def test_settings_are_paired_same_weights_and_same_batches_for_the_same_seed(tmp
 
     current = [""]
     monkeypatch.setattr(Tiny, "loss", spy)
-    compare(Plan(base(dropout=0.1), (F, "adam"), (0, 1)), tmp_path, Named())
+    compare(Plan(base(dropout=0.1), (F, "adam"), (0, 1), **AT_RATE), tmp_path, Named())
     runs = {setting for setting, _ in seen}
     assert len(runs) == 4
     for seed in (0, 1):
@@ -184,7 +231,7 @@ def test_settings_are_paired_same_weights_and_same_batches_for_the_same_seed(tmp
 
 
 def test_a_crash_on_one_seed_is_reported_and_the_others_count(tmp_path):
-    found = compare(Plan(base(crash=1), ("adam",), (0, 1, 2)), tmp_path, Here())
+    found = compare(Plan(base(crash=1), ("adam",), (0, 1, 2), **AT_RATE), tmp_path, Here())
     for row in found.rows:
         assert list(row.failed) == [1]
         assert "a crash" in row.failed[1]
@@ -197,18 +244,18 @@ def test_no_baseline_no_comparison(tmp_path):
     with pytest.raises(
         ValueError, match="no run of the baseline came to an end: RuntimeError: a crash"
     ):
-        compare(Plan(base(crash=0), (F,), (0,)), tmp_path, Here())
+        compare(Plan(base(crash=0), (F,), (0,), **AT_RATE), tmp_path, Here())
 
 
 def test_a_folder_with_something_else_is_refused(tmp_path):
-    plan, executor = Plan(base(), (), (0,)), Here()
+    plan, executor = Plan(base(), (), (0,), **AT_RATE), Here()
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="not empty and holds no comparison"):
         compare(plan, tmp_path, executor)
     with pytest.raises(ValueError, match="is not a folder"):
         compare(plan, tmp_path / "file", executor)
     compare(plan, tmp_path / "one", executor)
-    other = Plan(base("name=other"), (), (0,))
+    other = Plan(base("name=other"), (), (0,), **AT_RATE)
     with pytest.raises(ValueError, match="holds the comparison of trouble; choose another"):
         compare(other, tmp_path / "one", executor)
     with locked(tmp_path / "one"), pytest.raises(ValueError, match="another process"):

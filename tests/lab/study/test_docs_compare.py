@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gaf.lab.study import recipes
 from gaf.lab.study.compare import FACTORS, SETTINGS, TUNING_SEEDS
-from gaf.lab.study.settings import MEMBERS, PRESETS, TUNED, make, split
+from gaf.lab.study.settings import MEMBERS, PRESETS, make, split
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "compare.md"
@@ -20,7 +20,7 @@ def test_settings_and_recipes_exist():
     assert len(names) >= 15
     base = recipes.get("digits-cnn-sgdm")
     for name in names:
-        assert name in (TUNED, PRESETS, MEMBERS) or make(base, name)
+        assert name in (PRESETS, MEMBERS) or make(base, name)
     for given in re.findall('--settings "(.+?)"', TEXT):
         assert split([given])
     for recipe in re.findall(r"gaf compare ([a-z0-9-]+)\s", TEXT):

@@ -8,9 +8,10 @@ import pytest
 from gaf.lab.engine.folder import Result
 from gaf.lab.study import recipes
 from gaf.lab.study.grid import Outcome
-from gaf.lab.study.judge import Entry, judge
-from gaf.lab.study.results import Tuning
-from gaf.lab.study.settings import TUNED, Setting, control, make
+from gaf.lab.study.judge import Entry, Finals, judge
+from gaf.lab.study.results import Comparison, RuleCurve, Trial, Tuning
+from gaf.lab.study.settings import control, make
+from gaf.lab.study.words import answer, sentences
 
 BASE = recipes.get("digits-cnn-sgdm")
 GOOD, BAD = (0.90, 0.91, 0.92, 0.93), (0.60, 0.63, 0.61, 0.64)
@@ -55,14 +56,35 @@ def outcome(tmp_path):
 
 def table(rows, **options):
     """Rows of settings with their outcomes; every function's control is among them."""
-    entries, outcomes = [], {}
+    return {row.setting: row for row in compared(rows, **options).rows}
+
+
+def compared(rows, second=None, tuning=None):
+    """The comparison of settings with their outcomes, and with those at the second best rate."""
+    entries, finals = [], {}
     for name, some in rows.items():
-        setting = Setting(TUNED, "tuned", BASE) if name == TUNED else make(BASE, name)
-        owner = f"control({setting.name})" if setting.kind == "function" else None
+        setting = make(BASE, name)
+        owner = f"control({setting.name})" if setting.kind == "function" and not second else None
         entries.append(Entry(setting, control=owner))
-        outcomes[setting.name] = some
-    seeds = range(len(next(iter(rows.values()))))
-    return {row.setting: row for row in judge(entries, outcomes, seeds, **options)}
+        other = second.get(name, ()) if second else ()
+        finals[setting.name] = Finals(some, 0.1, 0.3 if other else None, other)
+    seeds = tuple(range(len(next(iter(rows.values())))))
+    first = next(iter(rows.values()))[0].result
+    whole = Comparison(
+        title="a",
+        task="b",
+        score_name="top1",
+        higher_is_better=first.higher_is_better if first else True,
+        seeds=seeds,
+        baseline=entries[0].name,
+        rows=judge(entries, finals, seeds, len(tuning.seeds) if tuning else 0),
+        runs=(),
+        tuning=tuning,
+        command=(),
+        environment={},
+        created="",
+    )
+    return whole.model_copy(update={"rows": sentences(whole)})
 
 
 def test_better_than_both_and_better_than_the_baseline_only(outcome):
@@ -217,23 +239,73 @@ def test_chance_is_what_the_task_says_and_holds_for_all_seeds(outcome, scores, o
     assert row.at_chance == at_chance
 
 
-@pytest.mark.parametrize(("chosen", "edge"), [("x3", False), ("x10", True), ("x0.1", True)])
-def test_the_tuned_baseline_says_where_its_rate_comes_from(outcome, chosen, edge):
-    tuning = Tuning(
-        seeds=(1000,), tried={"x0.1": 0.1, "x1": 0.2, "x3": 0.3, "x10": 0.1}, chosen=chosen
+def curve(chosen, *rates):
+    trials = tuple(Trial(rate=rate, part="grid", scores=(0.5,), mean=0.5) for rate in rates)
+    return RuleCurve(
+        usual=0.1, trials=trials, chosen=chosen, second=0.3, window=None, best_of=(0.5,)
     )
-    rows = {"baseline": [outcome(0.1)], TUNED: [outcome(0.2)]}
-    sentence = table(rows, tuning=tuning)[TUNED].sentence
-    assert f"lr {chosen} was the best on other seeds" in sentence
-    assert ("edge" in sentence) == edge
+
+
+def tuned(*names, rates=(0.03, 0.1, 0.3)):
+    return Tuning(
+        seeds=(1000,),
+        rates=3,
+        ratio=3.0,
+        validation=0.2,
+        within=0.01,
+        threshold=0.9,
+        curves={name: curve(0.1, *rates) for name in names},
+    )
+
+
+G = "tanh(0.1, 20)@momentum"
+
+
+def two_rates(outcome, best, second, base, base_second):
+    """A function against the baseline, each with its scores at two rates."""
+    rows = {"baseline": [*map(outcome, base)], G: [*map(outcome, best)]}
+    others = {"baseline": [*map(outcome, base_second)], G: [*map(outcome, second)]}
+    return compared(rows, others, tuned("baseline", G))
+
+
+def test_a_rule_is_better_where_it_beats_both_rates_of_the_baseline(outcome):
+    found = two_rates(outcome, GOOD, BAD, BAD, BAD)
+    assert found.row(G).verdict == "better"
+    assert "Better than tuned baseline (+0.295" in found.row(G).sentence
+    assert answer(found).startswith(f"Yes: {G} is better than tuned baseline by 29.5 points [")
+    found = two_rates(outcome, GOOD, BAD, BAD, GOOD)
+    row = found.row(G)
+    assert row.verdict == "no difference"
+    assert (row.vs_baseline.p, row.vs_baseline.low > 0) == (1.0, True)
+    assert "but not at both of the best rates of baseline" in row.sentence
+    assert answer(found).startswith(f"No difference: {G} and tuned baseline differ by +29.5 points")
+
+
+def test_a_rule_is_worse_where_both_of_its_rates_are(outcome):
+    assert two_rates(outcome, BAD, BAD, GOOD, GOOD).row(G).verdict == "worse"
+    found = two_rates(outcome, BAD, GOOD, GOOD, BAD)
+    assert found.row(G).verdict == "no difference"
+    assert f"not at both of the best rates of {G}" in found.row(G).sentence
+    assert answer(two_rates(outcome, BAD, BAD, GOOD, GOOD)).startswith(
+        f"No: {G} is worse than tuned baseline by 29.5 points ["
+    )
+
+
+def test_a_rate_at_the_edge_of_what_was_tried_is_said(outcome):
+    rows = {"baseline": [*map(outcome, BAD)], G: [*map(outcome, GOOD)]}
+    others = {name: [*map(outcome, BAD)] for name in rows}
+    for rates, edge in (((0.03, 0.1, 0.3), False), ((0.1, 0.3, 0.9), True)):
+        found = compared(rows, others, tuned("baseline", G, rates=rates))
+        assert "at lr 0.1, the next best 0.3" in found.row(G).sentence
+        assert ("edge" in found.row(G).sentence) == edge
 
 
 def test_a_function_of_slope_one_has_the_baseline_for_a_control(outcome):
     f = make(BASE, "tanh(1, 1)")
     assert control(f).config.optimizer == BASE.optimizer
     entries = [Entry(make(BASE, "baseline")), Entry(f, control="baseline")]
-    outcomes = {"baseline": [*map(outcome, BAD)], f.name: [*map(outcome, GOOD)]}
-    row = judge(entries, outcomes, range(4))[1]
+    finals = {"baseline": Finals([*map(outcome, BAD)]), f.name: Finals([*map(outcome, GOOD)])}
+    row = judge(entries, finals, range(4))[1]
     assert row.vs_control == row.vs_baseline
     assert row.vs_baseline.p == row.vs_baseline.p_corrected  # one comparison, not two
     assert "matched control" not in row.sentence

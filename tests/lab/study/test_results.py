@@ -8,10 +8,14 @@ import pytest
 from gaf.lab.study.compare import read
 from gaf.lab.study.results import (
     Comparison,
+    Cost,
     Difference,
     Row,
+    RuleCurve,
     RunRef,
+    Trial,
     Tuning,
+    Window,
     write,
 )
 from tests.forked import ROOT
@@ -55,7 +59,26 @@ COMPARED = Comparison(
     baseline="baseline",
     rows=(ROW,),
     runs=(RunRef(setting="<script>", seed=1, folder="runs/x", status="failed", score=None),),
-    tuning=Tuning(seeds=(1000,), tried={"x1": math.inf, "x3": None}, chosen="x1"),
+    tuning=Tuning(
+        seeds=(1000,),
+        rates=7,
+        ratio=3.0,
+        validation=0.2,
+        within=0.01,
+        threshold=None,
+        curves={
+            "<script>": RuleCurve(
+                usual=0.1,
+                trials=(Trial(rate=0.1, part="grid", scores=(math.inf, None), mean=math.inf),),
+                chosen=0.1,
+                second=None,
+                window=Window(low=0.1, high=0.3, open_low=True, open_high=False, factor=3.0),
+                best_of=(math.inf,),
+            )
+        },
+    ),
+    cost=Cost(trials=1, finals=3, steps=10, seconds=0.5),
+    earlier=(7,),
     command=("gaf", "compare"),
     environment={"versions": {"torch": "2"}, "cores": 2},
     created="2026-01-01T00:00:00+00:00",

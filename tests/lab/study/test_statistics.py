@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from gaf.lab.study.statistics import LEVEL, holm, paired, verdict
+from gaf.lab.study.protocol import judge_pair
+from gaf.lab.study.statistics import LEVEL, holm, paired
 
 SIMULATIONS = 2000
 EFFECT = 0.5
@@ -66,17 +67,22 @@ def test_differences_that_are_skewed_themselves_are_covered_less(n):
     assert 0.86 <= coverage(exponential, none, 1.0) <= 0.92
 
 
+def judged(scores, reference, higher_is_better=True):
+    """Where rates are given: one rate on either side."""
+    return judge_pair((scores, None), (reference, None), higher_is_better, 0)
+
+
 def verdicts(scores, control=None):
     """Of all settings against the first and some against another one, as a table has them."""
-    pairs = {(i, 0): paired(each, scores[0]) for i, each in enumerate(scores) if i}
+    pairs = {(i, 0): judged(each, scores[0]) for i, each in enumerate(scores) if i}
     if control is not None:
         pairs |= {
-            (i, control): paired(each, scores[control])
+            (i, control): judged(each, scores[control])
             for i, each in enumerate(scores)
             if i > control
         }
     corrected = holm({key: found.p for key, found in pairs.items()})
-    return {key: verdict(found, corrected[key], True) for key, found in pairs.items()}
+    return {key: found.verdict(corrected[key]) for key, found in pairs.items()}
 
 
 @pytest.mark.parametrize("noise", NOISE)
@@ -123,7 +129,7 @@ def test_seeds_that_failed_on_either_side_are_left_out():
 def test_one_pair_says_nothing():
     found = paired([0.9], [0.1])
     assert (found.p, found.low, found.high) == (1.0, -math.inf, math.inf)
-    assert verdict(found, found.p, True) == "no difference"
+    assert judged([0.9], [0.1]).verdict(found.p) == "no difference"
 
 
 def test_equal_differences_are_judged_by_their_signs():
@@ -157,19 +163,19 @@ def test_infinite_scores_are_judged_by_their_signs():
     """A loss that diverged is inf, and worse than anything."""
     found = paired([math.inf] * 10, [0.3] * 10)
     assert found.p < 0.01
-    assert verdict(found, found.p, higher_is_better=False) == "worse"
+    assert judged([math.inf] * 10, [0.3] * 10, False).verdict(found.p) == "worse"
     both = paired([math.inf, 0.2], [math.inf, 0.2])
     assert (both.mean, both.p) == (0.0, 1.0)
     mixed = paired([math.inf, 0.1], [0.2, math.inf])
     assert math.isnan(mixed.mean)
-    assert verdict(mixed, 0.0, True) == "no difference"
+    assert judged([math.inf, 0.1], [0.2, math.inf]).verdict(0.0) == "no difference"
 
 
 def test_the_direction_depends_on_the_score():
-    found = paired([1.0, 1.1, 1.2], [2.0, 2.1, 2.3])
-    assert verdict(found, 0.01, higher_is_better=True) == "worse"
-    assert verdict(found, 0.01, higher_is_better=False) == "better"
-    assert verdict(found, LEVEL, higher_is_better=False) == "no difference"
+    low, high = [1.0, 1.1, 1.2], [2.0, 2.1, 2.3]
+    assert judged(low, high).verdict(0.01) == "worse"
+    assert judged(low, high, higher_is_better=False).verdict(0.01) == "better"
+    assert judged(low, high, higher_is_better=False).verdict(LEVEL) == "no difference"
 
 
 def test_holm_as_published():

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import NAME, SEEDS, Changes, Workers, trained
+from gaf.lab.cli.trainings import NAME, SEEDS, Changes, Workers
+from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
+    from gaf.lab.study.plan import Plan, TuningPlan
     from gaf.lab.study.results import Comparison
 
 
@@ -33,7 +36,26 @@ def compare(
             help="Beside the baseline, such as 'adam, arctan(0.1, 20)@momentum'; may repeat.",
         ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, max=SEEDS, help="How many; unset: 5.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=SEEDS, help="Of the table; unset: 5.")
+    ] = None,
+    rates: Annotated[
+        int | None,
+        typer.Option(help="Learning rates tried for each rule, a factor of 3 apart; unset: 7."),
+    ] = None,
+    tuning_seeds: Annotated[
+        int | None, typer.Option(help="Seeds on which each rate is tried; unset: 2.")
+    ] = None,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            metavar="POINTS",
+            help="How far below the baseline's best score a window of rates reaches; unset: 1.",
+        ),
+    ] = None,
+    at_given_rate: Annotated[
+        bool, typer.Option("--at-given-rate", help="Tune nothing: every rule at its usual rate.")
+    ] = False,
     changes: Changes = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/compare-NAME.")
@@ -41,43 +63,55 @@ def compare(
     workers: Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> int:
-    """Does a gradient activation function help? Settings over several seeds, paired, with a verdict each.
+    """Does a gradient activation function help? Every rule tuned alike, then judged on fresh seeds.
 
-    The matched control of each function, f replaced by its slope, is always among the settings. Stopped
-    or killed, the same command goes on: finished runs are not repeated.
+    The learning rate of each rule, the baseline's too, is chosen from the same grid, on validation data. Then
+    each runs on new seeds at its two best rates, and is compared with the tuned baseline on test data.
+    Stopped or killed, the same command goes on: finished runs are not repeated.
 
-    Example: gaf compare digits-cnn-sgdm --settings "tuned, adam, presets" --seeds 10
+    Example: gaf compare digits-cnn-sgdm --settings "adam, arctan(0.1, 20), auto" --seeds 10
     """
     from gaf.common.files import plain
     from gaf.lab.engine.config import override
     from gaf.lab.reports.page import write_page
-    from gaf.lab.study import compare as study
     from gaf.lab.study import pool
+    from gaf.lab.study.compare import check_folder
+    from gaf.lab.study.compare import compare as run_plan
+    from gaf.lab.study.grid import RUNS
     from gaf.lab.study.live import LiveTable
+    from gaf.lab.study.plan import SEEDS as FINAL_SEEDS
+    from gaf.lab.study.plan import SETTINGS, Plan, digits
     from gaf.lab.study.settings import split
+    from gaf.lab.study.words import answer
 
     command = ["gaf", *sys.argv[1:]]
-    given = study.digits() if name is None else [(trained(name), study.SETTINGS)]
-    plans: dict[Path, study.Plan] = {}
+    tuning = _tuning(rates, tuning_seeds, within, at_given_rate)
+    given = digits() if name is None else [(trained(name), SETTINGS)]
+    plans: dict[Path, Plan] = {}
     for config, defaults in given:
         base = override(config, changes or [])
-        count = range(base.seed, base.seed + (seeds or study.SEEDS))
-        plan = study.Plan(base, tuple(split(settings or [])) or defaults, tuple(count))
+        count = range(base.seed, base.seed + (seeds or FINAL_SEEDS))
+        plan = Plan(base, tuple(split(settings or [])) or defaults, tuple(count), tuning)
         folder = out or Path("runs") / f"compare-{plan.title}"
         plans[folder / plan.title if out and name is None else folder] = plan
     for folder, plan in plans.items():
-        study.check_folder(folder, plan)
+        check_folder(folder, plan)
     comparisons: dict[Path, Comparison] = {}
+    console = terminal.stderr()
     with terminal.resumable(command, *plans):
         first, base = next((folder, plan.base) for folder, plan in plans.items())
-        log = first / study.RUNS / pool.LOG
+        log = first / RUNS / pool.LOG
         with pool.Pool(workers or pool.slots(base), log, pool.gpus(base)) as processes:
             for folder, plan in plans.items():
-                watch = LiveTable(terminal.stderr(), plan.title)
-                comparisons[folder] = study.compare(plan, folder, processes, watch, command)
+                terminal.print_line(console, _planned(plan))
+                watch = LiveTable(console, plan.title)
+                comparisons[folder] = run_plan(plan, folder, processes, watch, command)
     pages = [write_page(comparison, folder) for folder, comparison in comparisons.items()]
     if as_json:
-        content = [plain(comparison.model_dump()) for comparison in comparisons.values()]
+        content = [
+            {"answer": answer(comparison), **plain(comparison.model_dump())}
+            for comparison in comparisons.values()
+        ]
         print(json.dumps(content if len(content) > 1 else content[0]))
         return 0
     for comparison, page in zip(comparisons.values(), pages, strict=True):
@@ -85,13 +119,35 @@ def compare(
     return 0
 
 
+def _tuning(
+    rates: int | None, seeds: int | None, within: float | None, at_given_rate: bool
+) -> TuningPlan | None:
+    from gaf.lab.study.plan import TuningPlan
+
+    given = {"rates": rates, "seeds": seeds, "within": within}
+    changed = {key: value for key, value in given.items() if value is not None}
+    if not at_given_rate:
+        return TuningPlan(**changed)
+    if changed:
+        raise GafError(
+            "--at-given-rate tunes nothing: leave out --rates, --tuning-seeds and --within"
+        )
+    return None
+
+
+def _planned(plan: Plan) -> str:
+    """How many runs to expect, in a line."""
+    trials, finals = plan.least_runs()
+    runs = f"{finals} runs for the table"
+    if trials:
+        runs = f"at least {trials} trials to tune the learning rates, then {runs}"
+    return f"{plan.title}: {runs}"
+
+
 def show(comparison: Comparison, page: Path) -> None:
-    """The table, a sentence for each setting, and where the page is."""
-    from gaf.lab.reports.comparison_table import comparison_table
-    from gaf.lab.reports.tables import TerminalTable
+    """The answer, the curve over the learning rate, the table, and where the page is."""
+    from gaf.lab.reports.comparison_terminal import TerminalComparison
 
     console = terminal.stdout()
-    console.print(TerminalTable(comparison_table(comparison)))
-    for row in comparison.rows:
-        terminal.print_line(console, f"  {row.setting}: {row.sentence}")
+    console.print(TerminalComparison(comparison))
     terminal.print_line(console, f"\npage: {page}\n")

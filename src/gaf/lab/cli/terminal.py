@@ -27,7 +27,7 @@ WIDTH = 1000  # of what does not go to a terminal: enough for any table
 MISSING = "this needs {}, which is not installed: pip install 'activated-gradients[lab]'"
 PACKAGES = (
     *("lightning_fabric", "matplotlib", "numpy", "PIL", "pydantic", "scipy", "sklearn"),
-    *("optuna", "sympy", "tensorboard"),
+    *("sympy", "tensorboard"),
 )
 
 

@@ -15,14 +15,8 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import (
-    NAME,
-    RULE,
-    Changes,
-    check_rule_named,
-    trained,
-    trained_in,
-)
+from gaf.lab.cli.trainings import NAME, RULE, Changes, check_rule_named, trained_in
+from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gaf.lab.reports import numbers
 from gaf.lab.reports.tables import Column, ResultTable, difference_figures, one_line
-from gaf.lab.study.judge import NOTHING_LEARNED
 from gaf.lab.study.results import Comparison, Difference, Row
+from gaf.lab.study.statistics import deviation, mean
+from gaf.lab.study.words import NOTHING_LEARNED, disagreement
 
 # What a narrow terminal goes without, in this order.
 EXPENDABLE = (
-    *("gap", "time a step", "steps to baseline"),
+    *("gap", "time a step", "steps to baseline", "earlier seeds"),
     *("p vs control", "p vs baseline", "vs control"),
 )
 
@@ -36,9 +37,10 @@ def columns(comparison: Comparison) -> tuple[Column[Row], ...]:
     several = len(comparison.rows) > 1
     shown: list[Column[Row]] = [
         Column("setting", "What was trained.", lambda row: row.setting, heads_row=True),
+        *_rate(comparison),
         Column(
             name,
-            f"The final test score, mean ± standard deviation over {_seeds(n)}; "
+            f"The final {comparison.score_on} score, mean ± standard deviation over {_seeds(n)}; "
             f"{'higher' if comparison.higher_is_better else 'lower'} is better.",
             lambda row: numbers.score(row.mean, row.std, digits),
             lambda row: row.mean,
@@ -59,6 +61,16 @@ def columns(comparison: Comparison) -> tuple[Column[Row], ...]:
             "control",
             lambda row: row.vs_control,
             digits,
+        )
+    if comparison.earlier:
+        shown.append(
+            Column(
+                "earlier seeds",
+                f"Score on {_seeds(len(comparison.earlier))} that an earlier look has used up; "
+                "they do not take part in the verdict.",
+                lambda row: numbers.score(*_earlier(row), digits),
+                lambda row: _earlier(row)[0],
+            )
         )
     gaps = [row.train_test_gap for row in comparison.rows]
     if any(gap is not None for gap in gaps):
@@ -95,10 +107,38 @@ def columns(comparison: Comparison) -> tuple[Column[Row], ...]:
                     "Against the baseline, after the correction.",
                     _verdict,
                     verdict=lambda row: row.verdict,
+                    reason=lambda row: disagreement(row, comparison),
                 ),
             ]
         )
     return tuple(shown)
+
+
+def _rate(comparison: Comparison) -> list[Column[Row]]:
+    """The learning rate; of a rule that has none to tune there is nothing to say."""
+    if all(row.rate is None for row in comparison.rows):
+        return []
+    curves = comparison.tuning.curves if comparison.tuning else {}
+
+    def rate(row: Row) -> float | None:
+        curve = curves.get(row.setting)
+        return None if curve and not curve.has_rate else row.rate
+
+    about = "Learning rate: the best of those tried, by validation score."
+    return [
+        Column(
+            "lr",
+            about if comparison.tuning else "Learning rate, as given.",
+            lambda row: numbers.NOTHING if rate(row) is None else f"{rate(row):.3g}",
+            rate,
+        )
+    ]
+
+
+def _earlier(row: Row) -> tuple[float | None, float | None]:
+    """Mean and standard deviation of the scores of earlier seeds."""
+    scores = [score for score in row.earlier if score is not None]
+    return (mean(scores), deviation(scores)) if scores else (None, None)
 
 
 def _difference(
@@ -113,7 +153,7 @@ def _difference(
         difference = of(row)
         return None if difference is None else difference.p_corrected
 
-    def mean(row: Row) -> float | None:
+    def size(row: Row) -> float | None:
         difference = of(row)
         return None if difference is None else difference.mean
 
@@ -121,8 +161,8 @@ def _difference(
         Column(
             f"vs {short}",
             f"Difference to {what}: paired by seed, with its 95 % interval.",
-            lambda row: numbers.fixed(mean(row), digits, sign=True),
-            mean,
+            lambda row: numbers.fixed(size(row), digits, sign=True),
+            size,
             note=lambda row: numbers.interval(of(row), digits),
             difference=of if drawn else lambda row: None,
         ),
@@ -174,6 +214,8 @@ def _figures(row: Row, comparison: Comparison) -> dict[str, Any]:
     return {
         "setting": one_line(row.setting),
         "kind": row.kind,
+        "lr": row.rate,
+        "second_lr": row.second_rate,
         "mean": row.mean,
         "std": row.std,
         "diverged": row.diverged,
@@ -186,5 +228,15 @@ def _figures(row: Row, comparison: Comparison) -> dict[str, Any]:
         "steps_to_baseline": row.steps_to_baseline,
         "reached": row.reached,
         "verdict": row.verdict,
+        "reason": disagreement(row, comparison),
         **{f"seed_{seed}": score for seed, score in zip(comparison.seeds, row.scores, strict=True)},
+        **_seed_figures("second_lr_seed", comparison.seeds, row.second_scores),
+        **_seed_figures("earlier_seed", comparison.earlier, row.earlier),
     }
+
+
+def _seed_figures(
+    name: str, seeds: Sequence[int], scores: Sequence[float | None]
+) -> dict[str, float | None]:
+    """Scores of seeds, where there are any."""
+    return {f"{name}_{seed}": score for seed, score in zip(seeds, scores, strict=False)}

@@ -16,9 +16,10 @@ from gaf.lab.engine.identity import RunIdentity
 from gaf.lab.reports import history
 from gaf.lab.study.compare import training
 from gaf.lab.study.grid import Outcome, digest, finished
-from gaf.lab.study.judge import Entry, judge
+from gaf.lab.study.judge import Entry, Finals, judge
 from gaf.lab.study.results import Comparison, RunRef
 from gaf.lab.study.settings import Setting, control, kind_of
+from gaf.lab.study.words import sentences
 
 Group = dict[int, tuple[RunConfig, Outcome]]  # runs of one setting, by seed
 
@@ -57,7 +58,7 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
         chance=outcome.result.chance,
         seeds=seeds,
         baseline=entries[0].name,
-        rows=judge(entries, outcomes, seeds),
+        rows=judge(entries, {name: Finals(several) for name, several in outcomes.items()}, seeds),
         runs=tuple(
             RunRef(
                 setting=entry.name,
@@ -70,10 +71,9 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
             for seed, outcome in zip(seeds, outcomes[entry.name], strict=True)
             if outcome.result is not None
         ),
-        tuning=None,
         **_environment(places, above),
     )
-    return comparison, above
+    return comparison.model_copy(update={"rows": sentences(comparison)}), above
 
 
 def _run(place: Path) -> tuple[RunConfig, Outcome]:

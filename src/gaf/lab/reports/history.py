@@ -53,7 +53,8 @@ def histories(comparison: Comparison, folder: Path) -> dict[str, list[RunHistory
     runs: dict[str, list[RunHistory]] = {row.setting: [] for row in comparison.rows}
     for run in comparison.runs:
         place = folder / run.folder
-        if run.setting in runs and (place / record.METRICS).is_file():
+        at_best = run.rate is None  # those at the second best rate have no curves on the page
+        if at_best and run.setting in runs and (place / record.METRICS).is_file():
             runs[run.setting].append(read(place, run.seed, comparison.score_name))
     return runs
 

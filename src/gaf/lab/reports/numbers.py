@@ -108,3 +108,17 @@ def duration(seconds: float | None) -> str:
         return NOTHING
     unit, name = next((u for u in ((1.0, "s"), (1e-3, "ms")) if seconds >= u[0]), (1e-6, "µs"))
     return f"{seconds / unit:#.3g}".rstrip(".") + f" {name}"
+
+
+def long_duration(seconds: float) -> str:
+    """A time of minutes or hours.
+
+    Example:
+        >>> long_duration(42.4), long_duration(312.0), long_duration(86400.0), long_duration(math.inf)
+        ('42 s', '5.2 min', '24 h', '–')
+    """
+    if not math.isfinite(seconds):
+        return NOTHING
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.2g} min" if seconds < 5400 else f"{seconds / 3600:,.3g} h"

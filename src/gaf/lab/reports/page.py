@@ -6,12 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gaf.lab.reports import html, numbers
+from gaf.lab.reports.comparison_parts import (
+    budget_rows,
+    cost_words,
+    earlier_words,
+    listed,
+    seeds_rows,
+    threshold_words,
+    window_rows,
+)
 from gaf.lab.reports.comparison_table import columns, comparison_table
 from gaf.lab.reports.curves import learning_curves, shapes, share_curves
 from gaf.lab.reports.history import RunHistory, histories
 from gaf.lab.reports.html import PAGE
+from gaf.lab.reports.rate_curves import budget_curves, rate_axis, rate_curves
 from gaf.lab.reports.style import styles
 from gaf.lab.study.results import Comparison, Row
+from gaf.lab.study.words import answer
 
 ORDER = ("failed", "better", "worse", "no difference", "nothing learned", "baseline")
 
@@ -32,23 +43,30 @@ def write_page(comparison: Comparison, folder: Path) -> Path:
 def render(comparison: Comparison, runs: dict[str, list[RunHistory]]) -> str:
     """The page as text."""
     looks, digits = styles(comparison), numbers.places(comparison)
+    counts, budgets = budget_rows(comparison)
     return html.render(
         "comparison.html.jinja",
         {
+            "rates": rate_curves(comparison, looks),
+            "budget": budget_curves(comparison, looks),
             "curves": learning_curves(comparison, runs, looks),
             "shares": share_curves(runs, looks),
             "shapes": shapes(runs, looks),
         },
         comparison=comparison,
         table=comparison_table(comparison),
-        headline=headline(comparison),
+        headline=answer(comparison) if len(comparison.rows) > 1 else tally(comparison),
+        tally=tally(comparison) if len(comparison.rows) > 1 else "",
+        windows=window_rows(comparison),
+        axis=_ticks(comparison),
+        threshold=threshold_words(comparison),
+        budget_heads=("rule", *(f"best of {count}" for count in counts)),
+        budgets=budgets,
+        cost=cost_words(comparison),
+        earlier=earlier_words(comparison),
+        planned=seeds_rows(comparison),
         verdicts=sorted(comparison.rows, key=_weight),
-        failures=[
-            (f"{run.setting}, seed {run.seed}", run.error)
-            for run in comparison.runs
-            if run.status == "failed"
-        ],
-        digits=digits,
+        failures=_failures(comparison),
         lost=_lost(comparison, runs),
         styles=looks,
         settings=list(_settings(comparison)),
@@ -56,12 +74,14 @@ def render(comparison: Comparison, runs: dict[str, list[RunHistory]]) -> str:
     )
 
 
-def headline(comparison: Comparison) -> str:
-    """What came out, in one line."""
+def tally(comparison: Comparison) -> str:
+    """How many settings are better, worse and neither; of one alone its score."""
     n = len(comparison.seeds)
     others = [row for row in comparison.rows if row.verdict != "baseline"]
     if not others:
-        score = columns(comparison)[1]
+        score = next(
+            column for column in columns(comparison) if column.title == comparison.score_name
+        )
         text = f"{score.title} {score.entry(comparison.rows[0])} at the end"
         return text + (f", over {n} seeds." if n > 1 else ".")
     counts = {verdict: sum(row.verdict == verdict for row in others) for verdict in ORDER}
@@ -76,6 +96,24 @@ def headline(comparison: Comparison) -> str:
     return f"Of {what} against {comparison.baseline} over {seeds}: {', '.join(parts)}."
 
 
+def _failures(comparison: Comparison) -> list[tuple[str, str]]:
+    """Errors, each once for a setting, with its seeds."""
+    seeds: dict[tuple[str, str], list[int]] = {}
+    for run in comparison.runs:
+        if run.status == "failed":
+            seeds.setdefault((run.setting, run.error), []).append(run.seed)
+    return [
+        (f"{setting}, {listed(list(dict.fromkeys(several)))}", error)
+        for (setting, error), several in seeds.items()
+    ]
+
+
+def _ticks(comparison: Comparison) -> list[tuple[float, str]]:
+    """Powers of ten on the axis of the windows: place from 0 to 1, and label."""
+    axis = rate_axis(comparison.tuning) if comparison.tuning else None
+    return [(axis.place(rate), f"{rate:g}") for rate in axis.decades()] if axis else []
+
+
 def _weight(row: Row) -> tuple[int, float]:
     """What is better or worse by most comes first; the others keep their order."""
     size = 0.0
@@ -86,11 +124,12 @@ def _weight(row: Row) -> tuple[int, float]:
 
 def _lost(comparison: Comparison, runs: dict[str, list[RunHistory]]) -> str:
     """What the curves lack."""
+    drawn = [run for run in comparison.runs if run.rate is None]  # those at the best rate
     there = sum(map(len, runs.values()))
-    lost = sum(run.status != "failed" for run in comparison.runs) - there
+    lost = sum(run.status != "failed" for run in drawn) - there
     text = ""
     if lost > 0:
-        text += f" The records of {lost} of {len(comparison.runs)} runs were not found."
+        text += f" The records of {lost} of {len(drawn)} runs were not found."
     if any(run.diverged is not None for several in runs.values() for run in several):
         text += " A run that diverged ends early, and is not in the mean from there on."
     return text
@@ -110,4 +149,5 @@ def _runs(comparison: Comparison, digits: int) -> Iterator[tuple[str, ...]]:
     for run in comparison.runs:
         score = numbers.NOTHING if run.score is None else f"{run.score:.{digits}f}"
         place = f"{run.folder}: {run.error}" if run.error else run.folder
-        yield run.setting, str(run.seed), run.status, score, place
+        setting = run.setting if run.rate is None else f"{run.setting}, next best lr {run.rate:.3g}"
+        yield setting, str(run.seed), run.status, score, place

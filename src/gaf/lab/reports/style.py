@@ -10,6 +10,27 @@ from gaf.lab.study.results import Comparison
 # Variables of the style sheet, told apart also by most who do not see all colours.
 PALETTE = tuple(f"var(--colour-{i})" for i in range(8))
 INK, GREY = "var(--ink)", "var(--grey)"
+# The same colours on paper, as page.css has them.
+IN_PRINT = {
+    INK: "#1d2530",
+    GREY: "#8a94a1",
+    **dict(
+        zip(
+            PALETTE,
+            (
+                "#0072b2",
+                "#d55e00",
+                "#009e73",
+                "#3aa0dd",
+                "#a8330f",
+                "#b5568f",
+                "#8a6d00",
+                "#7a3e9d",
+            ),
+            strict=True,
+        )
+    ),
+}
 MANY, SHOWN = 10, 8  # of more than so many settings, so many are in the figures at first
 
 # As plotly names the dashes, and the same lengths for SVG.
@@ -20,6 +41,7 @@ DASHES = {
     "tuned": ("dashdot", "7 3 2 3"),
     "rule": ("dot", "2 3"),
 }
+LEVEL = ("dash", "7 4")  # of a rule without a learning rate, a level line over all rates
 
 
 @dataclass(frozen=True)
@@ -36,10 +58,12 @@ class Style:
 def styles(comparison: Comparison) -> dict[str, Style]:
     """A style for each setting: those of one kind differ in colour, those of one colour in the line."""
     colours, first = _colours(comparison), _shown_first(comparison)
+    curves = comparison.tuning.curves if comparison.tuning else {}
     looks = {}
     for row in comparison.rows:
         is_baseline = row.kind == "baseline"
-        dash, dasharray = DASHES[row.kind]
+        curve = curves.get(row.setting)
+        dash, dasharray = LEVEL if curve and not curve.has_rate else DASHES[row.kind]
         looks[row.setting] = Style(
             colour=colours[row.setting],
             dash=dash,

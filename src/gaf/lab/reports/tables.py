@@ -41,6 +41,8 @@ LATEX = {
 }
 DIFFERENCE = ("mean", "low", "high", "p", "p_corrected", "n")
 
+WIDTH = 100  # of a table as text, where there is no terminal
+
 RowT = TypeVar("RowT")
 
 
@@ -57,6 +59,7 @@ class Column(Generic[RowT]):
         verdict: "better", "worse" and the like, which colours the entry.
         difference: drawn beside the entry on a page.
         heads_row: whether it names the row.
+        reason: why the entry is not what others of the row suggest; below the entry, on a page alone.
     """
 
     title: str
@@ -67,15 +70,16 @@ class Column(Generic[RowT]):
     verdict: Callable[[RowT], str] = lambda row: ""
     difference: Callable[[RowT], Difference | None] = lambda row: None
     heads_row: bool = False
+    reason: Callable[[RowT], str] = lambda row: ""
 
     def entry(self, row: RowT) -> str:
         """Text and note on one line."""
         return f"{self.text(row)} {self.note(row)}".rstrip()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ResultTable(Generic[RowT]):
-    """A table.
+    """A table; it prints as text and shows in a notebook.
 
     Args:
         title: what it is called.
@@ -107,6 +111,18 @@ class ResultTable(Generic[RowT]):
         """Rows, and whether each is the first of its group."""
         for number, row in enumerate(self.rows):
             yield row, number == 0 or self.group(row) != self.group(self.rows[number - 1])
+
+    def __repr__(self) -> str:
+        """As on a terminal of this width."""
+        console = Console(file=io.StringIO(), width=WIDTH, markup=False, color_system=None)
+        console.print(TerminalTable(self))
+        return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
+
+    def _repr_html_(self) -> str:
+        from gaf.lab.reports.html import templates
+
+        notebook = templates().get_template("notebook.html.jinja").module
+        return str(notebook.results(self))  # type: ignore[attr-defined]
 
 
 class TerminalTable:
@@ -143,7 +159,9 @@ class TerminalTable:
 
     def _drawn(self, columns: Iterable[Column[Any]], wide: bool) -> Table:
         title = Text(one_line(self.table.title))
-        drawn = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+        drawn = Table(
+            title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=not wide
+        )
         for column in columns:
             head = one_line(column.title)
             if not (wide or self.table.dropped_notes):
@@ -161,6 +179,8 @@ class TerminalTable:
         if wide:
             return Text(one_line(column.entry(row)), style)
         lines = [column.text(row)]
+        if column.heads_row:  # a name such as arctan(0.1, 20)@momentum takes two lines
+            lines = re.split("(?=@)", column.text(row))
         if not self.table.dropped_notes and column.note(row):
             lines.append(column.note(row))
         return Text("\n".join(map(one_line, lines)), style)

@@ -1,4 +1,4 @@
-"""The page of a tuning: the verdict, the line to copy, the reasons, the plots, the race."""
+"""The page of a tuning: the verdict, the line to copy, the reasons, the plots."""
 
 from __future__ import annotations
 
@@ -6,50 +6,38 @@ import math
 from pathlib import Path
 from typing import Any
 
-from gaf import PLACEMENTS
+from gaf.common.files import plain
 from gaf.lab.reports import html
 from gaf.lab.reports.history import thin
 from gaf.lab.reports.html import PAGE, CurvePlot, plotly_text
-from gaf.lab.reports.numbers import NOTHING, rounded
+from gaf.lab.reports.numbers import rounded
 from gaf.lab.reports.style import GREY, INK, PALETTE, vertical
+from gaf.lab.study.compare import COMPARISON
+from gaf.lab.study.results import Tuned
 
 LAYERS = 12  # shown; of more, evenly spaced ones
-SYMBOLS = dict(zip(PLACEMENTS, ("circle", "diamond", "square"), strict=True))
 
 
-def write_page(record: dict[str, Any], folder: Path) -> Path:
-    """Write the page of a record (see :class:`gaf.lab.study.results.Tuned`), whole or not at all."""
-    return html.write(render(record), folder / PAGE)
+def write_page(tuned: Tuned, folder: Path) -> Path:
+    """Write the page of a tuning into its folder, whole or not at all."""
+    return html.write(render(tuned), folder / PAGE)
 
 
-def render(record: dict[str, Any]) -> str:
+def render(tuned: Tuned) -> str:
     """The page as text."""
-    final = [(record["winner"]["name"], _scores(record["score"]["winner"]), "", "")]
-    for other in record["against"]:
-        gain = f"{_score(other['mean'])} [{_score(other['low'])}, {_score(other['high'])}]"
-        final.append((other["name"], _scores(other["scores"]), gain, other["verdict"]))
-    race = [
-        (entry["name"], _score(entry["first"]), _scores(entry["second"]), entry["source"])
-        for entry in record["raced"]
-    ]
-    plots = {"seen": figures(record)}
-    return html.render("tuning.html.jinja", plots, record=record, final=final, race=race)
-
-
-def _scores(scores: list[Any]) -> str:
-    return ", ".join(map(_score, scores))
-
-
-def _score(value: Any) -> str:
-    """A score; inf and NaN come as words."""
-    if value is None:
-        return NOTHING
-    return value if isinstance(value, str) else f"{value:.4g}"
+    record = plain(tuned.model_dump())
+    return html.render(
+        "tuning.html.jinja",
+        {"seen": figures(record)},
+        record=record,
+        candidates=[(one.name, one.source) for one in tuned.candidates],
+        comparison=f"{COMPARISON}/{PAGE}",
+    )
 
 
 def figures(record: dict[str, Any]) -> list[CurvePlot]:
     """All plots of a record."""
-    return [_largest(record), _sizes(record), curve_figure(record["curve"]), _race(record)]
+    return [_largest(record), _sizes(record), curve_figure(record["curve"])]
 
 
 def _some(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -173,35 +161,6 @@ def curve_figure(near: dict[str, Any]) -> CurvePlot:
         "yaxis": {"title": {"text": "training loss"}},
     }
     return CurvePlot("The loss curve near the optimum", about, data, layout)
-
-
-def _race(record: dict[str, Any]) -> CurvePlot:
-    data = []
-    for i, placement in enumerate(SYMBOLS):
-        points = [
-            candidate
-            for candidate in record["raced"]
-            if candidate["placement"] == placement and isinstance(candidate["first"], int | float)
-        ]
-        if not points:
-            continue
-        data.append(
-            {
-                **{"type": "scatter", "mode": "markers", "name": placement},
-                "x": [candidate["beta"] for candidate in points],
-                "y": [candidate["first"] for candidate in points],
-                "text": [plotly_text(candidate["name"]) for candidate in points],
-                "marker": {"color": PALETTE[i], "symbol": SYMBOLS[placement], "size": 8},
-                "hovertemplate": "%{text}: %{y:.4~g}",
-            }
-        )
-    score, steps = record["score"]["name"], record["cost"]["first"]
-    return CurvePlot(
-        "The first rung",
-        f"{score.capitalize()} after {steps} steps; circles act on the gradient, diamonds on the momentum.",
-        data,
-        {"xaxis": _log("β"), "yaxis": {"title": {"text": plotly_text(score)}}},
-    )
 
 
 def _log(title: str) -> dict[str, Any]:

@@ -1,16 +1,16 @@
-"""The comparison: settings x seeds on one task, judged seed by seed against the baseline and the controls."""
+"""The comparison: every rule at its own best learning rate, judged by seed against the tuned baseline."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from gaf.common.errors import GafError
 from gaf.lab.engine import folder as folders
-from gaf.lab.engine.config import RunConfig, override
-from gaf.lab.study import recipes, results
+from gaf.lab.engine.config import RunConfig
+from gaf.lab.study import results
 from gaf.lab.study.grid import (
     RUNS,
     Executor,
@@ -21,127 +21,13 @@ from gaf.lab.study.grid import (
     machine,
     run_grid,
 )
-from gaf.lab.study.judge import Entry, judge, sentences
-from gaf.lab.study.recipes.laptop import STEEP
-from gaf.lab.study.results import Comparison, RunRef, Tuning
-from gaf.lab.study.settings import (
-    BASELINE,
-    TUNED,
-    Setting,
-    at_rate,
-    control,
-    make,
-    without_function,
-)
-from gaf.lab.study.statistics import mean
+from gaf.lab.study.judge import Entry, Finals, judge
+from gaf.lab.study.plan import Plan
+from gaf.lab.study.results import Comparison, Cost, RunRef, Tuning
+from gaf.lab.study.tuning import tune_rates
+from gaf.lab.study.words import sentences
 
-UNBOUNDED = "log(0.1, 20)"
-# What any answer to "does it help?" has to stand beside, two functions, one of them bounded, and Auto.
-SETTINGS = (
-    *("tuned", "adam", "clip-value-0.1", "clip-norm-0.1"),
-    *("arctan(0.1, 20)", UNBOUNDED, "auto"),
-)
-SEEDS = 5
-CNN_EPOCHS = 8  # of the recipe's 20
-CNN_MONITOR = 40  # steps of 184: often enough for curves, and 3 % of the time a step takes
-FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)  # on the baseline's learning rate
-# Not those of the table: a rate chosen on them would look too good on them.
-TUNING_SEEDS = (1000, 1001)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to compare.
-
-    Args:
-        base: the baseline; the function of one that has one becomes a setting.
-        settings: names as :mod:`gaf.lab.study.settings` reads them, beside the baseline.
-        seeds: of the table.
-    """
-
-    base: RunConfig
-    settings: tuple[str, ...] = SETTINGS
-    seeds: tuple[int, ...] = tuple(range(SEEDS))
-
-    def __post_init__(self) -> None:
-        base = self.base
-        if base.devices * base.nodes > 1:
-            raise GafError("a comparison trains each run on one device: set devices=1, nodes=1")
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise GafError("a comparison needs seeds, each once")
-        if set(self.seeds) & set(TUNING_SEEDS):
-            raise GafError(f"the seeds {TUNING_SEEDS} are for tuning; choose others")
-        override(base, [f"seed={max(self.seeds)}"])  # it may be too large for a config
-        plain, own = without_function(base)
-        # results depend on the threads in the last bit, so they are part of what is compared
-        plain = plain.model_copy(update={"threads": base.threads or 1})
-        object.__setattr__(self, "base", plain)
-        object.__setattr__(self, "settings", (*own, *self.settings))
-        self.entries()  # a name that does not exist is refused here
-
-    @property
-    def title(self) -> str:
-        return self.base.name
-
-    def entries(self, tuned: RunConfig | None = None) -> list[Entry]:
-        """The settings in order, each config once, each function followed by its matched control."""
-        by_config: dict[str, list[Setting]] = {}  # of equal configs the first gives the name
-        controls: dict[str, str] = {}
-
-        def add(setting: Setting) -> str:
-            key = digest(setting.config)
-            by_config.setdefault(key, []).append(setting)
-            return key
-
-        add(Setting(BASELINE, "baseline", self.base))
-        for text in self.settings:
-            if text == TUNED:
-                add(Setting(TUNED, "tuned", tuned or self.base))
-                continue
-            setting = make(self.base, text)
-            key = add(setting)
-            if setting.kind == "function":
-                controls[key] = add(control(setting))
-        return [
-            Entry(
-                first,
-                tuple(dict.fromkeys(same.name for same in others if same.name != first.name)),
-                by_config[controls[key]][0].name if key in controls else None,
-            )
-            for key, (first, *others) in by_config.items()
-        ]
-
-    def runs(self, settings: Iterable[Setting], seeds: Sequence[int]) -> dict[str, list[RunConfig]]:
-        """The config of each run, by the name of its setting and in the order of the seeds."""
-        return {
-            setting.name: [
-                setting.config.model_copy(
-                    update={"name": f"{self.title}: {setting.name}", "seed": seed}
-                )
-                for seed in seeds
-            ]
-            for setting in settings
-        }
-
-
-def digits() -> list[tuple[RunConfig, tuple[str, ...]]]:
-    """What is compared when nothing is named, in a minute or two: data that needs no download.
-
-    A perceptron whose gradient vanishes, so that plain SGD stays at chance and a steep f makes the largest
-    difference, and a CNN that trains well without any.
-    """
-    short = {"checkpoint_every": 10_000}  # at the end, or when stopped: the runs take seconds
-    cnn = recipes.get("digits-cnn-sgdm").model_copy(
-        update={
-            "name": f"digits-cnn-{CNN_EPOCHS}-epochs",
-            "epochs": CNN_EPOCHS,
-            "monitor_every": CNN_MONITOR,
-            **short,
-        }
-    )
-    mlp = recipes.get("digits-deep-mlp-sgd").model_copy(update=short)
-    steep = tuple(STEEP if name == UNBOUNDED else name for name in SETTINGS)
-    return [(mlp, steep), (cnn, SETTINGS)]
+COMPARISON = "comparison"  # the folder of a comparison, within that of what it is a part of
 
 
 def compare(
@@ -150,133 +36,239 @@ def compare(
     executor: Executor,
     watch: Watch | None = None,
     command: Sequence[str] = (),
+    finalists: Callable[[Sequence[Entry], Tuning, bool], Sequence[str]] | None = None,
 ) -> Comparison:
     """Run what is not finished yet in the folder, judge all of it, and write ``comparison.json`` there.
+
+    Args:
+        plan: what to compare.
+        folder: of the comparison.
+        executor: trains runs.
+        watch: shows them on their way.
+        command: that asked for it.
+        finalists: names the settings that go on to the final, beside the baseline and their controls, given
+            all of them, the tuning, and whether a higher score is better; unset, all do.
 
     Raises:
         GafError: the folder holds something else, or no run of the baseline came to an end.
         Stopped: a signal came; the same call goes on.
     """
     check_folder(folder, plan)
-    watch = watch or Watch()
+    trainer = Trainer(folder, executor, watch or Watch())
     with folders.locked(folder):
-        tuning, tuned = _tune(plan, folder, executor, watch)
-        entries = plan.entries(tuned)
-        runs = plan.runs([entry.setting for entry in entries], plan.seeds)
-        by_seed = [run for same_seed in zip(*runs.values(), strict=True) for run in same_seed]
-        outcomes = _outcomes(runs, by_seed, folder, executor, watch)
-        comparison = _conclude(plan, folder, entries, outcomes, tuning, command)
+        entries, seeds = plan.entries(), look(plan, folder)
+        tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, {})
+        if finalists and tuning:
+            higher = _higher_is_better(chain.from_iterable(tried.values()))
+            entries = _chosen(entries, finalists(entries, tuning, higher))
+        finals = _finals(plan, entries, tuning, tried, seeds, trainer)
+        comparison = _conclude(plan, folder, entries, finals, seeds, tuning, tried, command)
         results.write(comparison, folder)
     return comparison
+
+
+def _chosen(entries: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
+    """The baseline, the settings of these names, and their controls."""
+    stay = {entries[0].name, *names}
+    stay |= {entry.control for entry in entries if entry.name in stay and entry.control}
+    return [entry for entry in entries if entry.name in stay]
+
+
+def _higher_is_better(outcomes: Iterable[Outcome]) -> bool:
+    return next((one.result.higher_is_better for one in outcomes if one.result), True)
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The seeds of a look at a comparison: those that decide, and those that an earlier look has used up."""
+
+    new: tuple[int, ...]
+    earlier: tuple[int, ...] = ()
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        return (*self.earlier, *self.new)
+
+
+def look(plan: Plan, folder: Path) -> Seeds:
+    """The seeds of this look.
+
+    A larger number of seeds after a verdict is a new look: who goes on until a verdict pleases is right too
+    often by chance. So only the seeds that nobody has seen decide. The same number again, or a smaller one,
+    is the same look.
+    """
+    if not (folder / Comparison.file).is_file():
+        return Seeds(plan.seeds)
+    before = results.read(folder, Comparison)
+    if (before.tuning is None) != (plan.tuning is None):
+        return Seeds(plan.seeds)  # another question
+    used = (*before.earlier, *before.seeds)
+    new = tuple(seed for seed in plan.seeds if seed not in used)
+    return Seeds(new, used) if new else Seeds(before.seeds, before.earlier)
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Where runs are trained, and by what."""
+
+    folder: Path
+    executor: Executor
+    watch: Watch
+
+    def train(
+        self, title: str, runs: Mapping[str, Sequence[RunConfig]]
+    ) -> dict[str, list[Outcome]]:
+        """What came of runs, by setting; one after the other of each setting, so that all get on alike."""
+        self.watch.phase(title)
+        self.watch.settings(
+            {digest(run): name for name, several in runs.items() for run in several}
+        )
+        order = _in_turn(runs.values())
+        outcomes = run_grid(order, self.folder / RUNS, self.executor, self.watch)
+        return {name: [outcomes[digest(run)] for run in several] for name, several in runs.items()}
+
+
+def _in_turn(rows: Iterable[Sequence[RunConfig]]) -> list[RunConfig]:
+    """The first of each row, then the second of each, and so on.
+
+    Example:
+        >>> _in_turn([["a", "b"], ["c"]])
+        ['a', 'c', 'b']
+    """
+    rows = [list(row) for row in rows]
+    longest = max(map(len, rows), default=0)
+    return [row[i] for i in range(longest) for row in rows if i < len(row)]
 
 
 def read(folder: Path) -> Comparison:
     """The comparison in a folder; GafError says in one sentence what is wrong."""
     comparison = results.read(folder, Comparison)
     # sentences follow from the record, and may be worded otherwise than when it was written
-    return comparison.model_copy(update={"rows": sentences(comparison.rows, comparison.tuning)})
+    return comparison.model_copy(update={"rows": sentences(comparison)})
 
 
 def check_folder(folder: Path, plan: Plan) -> None:
     """Refuse a folder that holds something else."""
     check_place(folder, Comparison.noun, Comparison.file)
     if (folder / Comparison.file).is_file():
-        title = read(folder).title
+        title = results.read(folder, Comparison).title
         if title != plan.title:
             raise GafError(f"{folder} holds the comparison of {title}; choose another folder")
 
 
-def _outcomes(
-    runs: Mapping[str, Sequence[RunConfig]],
-    order: Sequence[RunConfig],
-    folder: Path,
-    executor: Executor,
-    watch: Watch,
-) -> dict[str, list[Outcome]]:
-    """Train in this order; what came of the runs, by the name of the setting."""
-    watch.settings({digest(run): name for name, several in runs.items() for run in several})
-    outcomes = run_grid(order, folder / RUNS, executor, watch)
-    return {name: [outcomes[digest(run)] for run in several] for name, several in runs.items()}
+def _finals(
+    plan: Plan,
+    entries: Sequence[Entry],
+    tuning: Tuning | None,
+    tried: Mapping[str, Sequence[Outcome]],
+    seeds: Seeds,
+    trainer: Trainer,
+) -> dict[str, Finals]:
+    """The runs of the table: each rule at its best rate and, where rates are tuned, at the next best.
 
-
-def _tune(
-    plan: Plan, folder: Path, executor: Executor, watch: Watch
-) -> tuple[Tuning | None, RunConfig | None]:
-    """The learning rate that did best on the tuning seeds; of equally good ones that nearest to the given."""
-    if TUNED not in plan.settings:
-        return None, None
-    baseline, rate = make(plan.base, BASELINE), plan.base.optimizer.lr
-    settings = [at_rate(baseline, rate * factor) for factor in FACTORS]
-    runs = plan.runs(settings, TUNING_SEEDS)
-    order = [run for several in runs.values() for run in several]
-    outcomes = _outcomes(runs, order, folder, executor, watch)
-    tried: dict[float, float | None] = {}
-    higher_is_better = True
-    for setting in settings:
-        ended = [outcome.result for outcome in outcomes[setting.name] if outcome.result]
-        higher_is_better = ended[0].higher_is_better if ended else higher_is_better
-        tried[setting.factor] = mean([result.score for result in ended]) if ended else None
-    best = _best(tried, higher_is_better)
-    tuning = Tuning(
-        seeds=TUNING_SEEDS,
-        tried={f"x{factor:g}": score for factor, score in tried.items()},
-        chosen=f"x{best:g}",
-    )
-    return tuning, next(s.config for s in settings if s.factor == best)
-
-
-def _best(tried: Mapping[float, float | None], higher_is_better: bool) -> float:
-    """The factor with the best score."""
-    scores = {factor: score for factor, score in tried.items() if score is not None}
-    if not scores:
-        return 1.0
-    best = max(scores.values()) if higher_is_better else min(scores.values())
-    good = [factor for factor, score in scores.items() if score == best]
-    return min(good, key=lambda factor: abs(math.log(factor)))
+    A rule none of whose trials came to an end has none: there is no rate to run it at.
+    """
+    rates: dict[str, list[float]] = {}
+    for entry in entries:
+        curve = tuning.curves[entry.name] if tuning else None
+        wanted = (
+            (curve.chosen, curve.second) if curve else (entry.setting.config.optimizer.lr, None)
+        )
+        rates[entry.name] = [rate for rate in wanted if rate is not None]
+    runs = {
+        entry.name: list(
+            chain.from_iterable(
+                plan.finals(entry.setting, rate, seeds.every) for rate in rates[entry.name]
+            )
+        )
+        for entry in entries
+    }
+    outcomes = trainer.train("final" if tuning else "runs", runs)
+    n, old = len(seeds.every), len(seeds.earlier)
+    finals = {}
+    for name, several in outcomes.items():
+        if not rates[name]:
+            finals[name] = Finals([tried[name][0]] * len(seeds.new))
+            continue
+        best, second = (*rates[name], None)[:2]
+        finals[name] = Finals(
+            rate=best,
+            outcomes=several[old:n],
+            second_rate=second,
+            second_outcomes=several[n + old :],
+            earlier=several[:old],
+        )
+    return finals
 
 
 def _conclude(
     plan: Plan,
     folder: Path,
     entries: Sequence[Entry],
-    outcomes: Mapping[str, Sequence[Outcome]],
+    finals: Mapping[str, Finals],
+    seeds: Seeds,
     tuning: Tuning | None,
+    tried: Mapping[str, Sequence[Outcome]],
     command: Sequence[str],
 ) -> Comparison:
-    baseline = outcomes[BASELINE]
-    first = next((outcome.result for outcome in baseline if outcome.result), None)
+    baseline = entries[0].name
+    outcomes = finals[baseline].outcomes
+    first = next((outcome.result for outcome in outcomes if outcome.result), None)
     if first is None:
-        raise GafError(f"no run of the baseline came to an end: {baseline[0].error}")
-    return Comparison(
+        raise GafError(f"no run of the baseline came to an end: {outcomes[0].error}")
+    comparison = Comparison(
         title=plan.title,
         task=describe(plan.base),
         score_name=first.score_name,
         higher_is_better=first.higher_is_better,
         chance=first.chance,
-        seeds=plan.seeds,
-        baseline=BASELINE,
-        rows=judge(entries, outcomes, plan.seeds, tuning),
+        seeds=seeds.new,
+        earlier=seeds.earlier,
+        baseline=baseline,
+        rows=judge(entries, finals, seeds.new, len(tuning.seeds) if tuning else 0),
         runs=tuple(
-            _reference(folder, name, seed, outcome)
-            for name, several in outcomes.items()
-            for seed, outcome in zip(plan.seeds, several, strict=True)
+            run for name, runs in finals.items() for run in _references(folder, name, runs, seeds)
         ),
         tuning=tuning,
+        cost=_cost(list(chain.from_iterable(tried.values())), list(finals.values())),
         command=tuple(command),
         environment=machine(first.folder),
         created=results.now(),
     )
+    return comparison.model_copy(update={"rows": sentences(comparison)})
 
 
-def _reference(folder: Path, name: str, seed: int, outcome: Outcome) -> RunRef:
+def _references(folder: Path, name: str, finals: Finals, seeds: Seeds) -> list[RunRef]:
+    """The runs of a setting, those at its best rate first."""
+    best = zip(seeds.new, finals.outcomes, strict=True)
+    second = zip(seeds.new, finals.second_outcomes, strict=False)
+    return [
+        *(_reference(folder, name, seed, outcome, None) for seed, outcome in best),
+        *(_reference(folder, name, seed, outcome, finals.second_rate) for seed, outcome in second),
+    ]
+
+
+def _reference(folder: Path, name: str, seed: int, outcome: Outcome, rate: float | None) -> RunRef:
     result = outcome.result
     return RunRef(
         setting=name,
         seed=seed,
+        rate=rate,
         folder=outcome.folder.relative_to(folder).as_posix(),
         status="failed" if result is None else "diverged" if result.diverged else "finished",
         score=outcome.score,
         error=outcome.error,
+    )
+
+
+def _cost(tried: Sequence[Outcome], finals: Sequence[Finals]) -> Cost:
+    judged = [outcome for one in finals for outcome in (*one.outcomes, *one.second_outcomes)]
+    ended = [outcome.result for outcome in (*tried, *judged) if outcome.result]
+    return Cost(
+        trials=len(tried),
+        finals=len(judged),
+        steps=sum(result.steps for result in ended),
+        seconds=sum(result.steps * result.seconds_per_step for result in ended),
     )
 
 

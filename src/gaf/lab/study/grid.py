@@ -75,6 +75,9 @@ class Outcome:
 class Watch:
     """Whoever wants to see a grid on its way; this one does nothing."""
 
+    def phase(self, title: str) -> None:
+        """What the next grid is for."""
+
     def settings(self, names: Mapping[str, str]) -> None:
         """The setting of each run of the next grid, by :func:`digest`."""
 
@@ -137,13 +140,13 @@ def places(configs: Iterable[RunConfig], folder: Path) -> dict[str, Place]:
     }
 
 
-def check_place(folder: Path, what: str, record: str | None = None) -> None:
-    """Refuse a folder with other things in it: ``what`` is known by its runs or by its record."""
+def check_place(folder: Path, what: str, *parts: str) -> None:
+    """Refuse a folder with other things in it: ``what`` is known by its runs, or by one of these parts."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise GafError(f"{folder} is not a folder")
-    if (folder / RUNS).is_dir() or (record and (folder / record).is_file()):
+    if any((folder / part).exists() for part in (RUNS, *parts)):
         return
     if any(not path.name.startswith(".") for path in folder.iterdir()):
         raise GafError(f"{folder} is not empty and holds no {what}; choose another folder (--out)")

@@ -1,4 +1,4 @@
-"""From runs to rows: scores, differences seed by seed, and a sentence for each setting."""
+"""From runs to rows: scores, and differences seed by seed; :mod:`gaf.lab.study.words` says what they mean."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import TypeVar
 from gaf.lab.engine import record
 from gaf.lab.engine.folder import Result
 from gaf.lab.study.grid import Outcome
-from gaf.lab.study.results import Difference, Row, Tuning
-from gaf.lab.study.settings import TUNED, Setting
-from gaf.lab.study.statistics import Paired, deviation, holm, mean, paired, share_a_seed, verdict
-
-NOTHING_LEARNED = "nothing learned here"
+from gaf.lab.study.protocol import Judgement, judge_pair
+from gaf.lab.study.results import Difference, Row
+from gaf.lab.study.settings import Setting
+from gaf.lab.study.statistics import deviation, holm, mean, share_a_seed
 
 Key = TypeVar("Key")
 
@@ -31,6 +30,34 @@ class Entry:
     @property
     def name(self) -> str:
         return self.setting.name
+
+
+@dataclass(frozen=True)
+class Finals:
+    """The runs of a setting by which it is judged, in the order of the seeds.
+
+    Args:
+        outcomes: at ``rate``, the setting's best.
+        second_outcomes: at ``second_rate``, the next best; none where rates were not tuned.
+        earlier: at ``rate``, on seeds that an earlier look has used up.
+    """
+
+    outcomes: Sequence[Outcome]
+    rate: float | None = None
+    second_rate: float | None = None
+    second_outcomes: Sequence[Outcome] = ()
+    earlier: Sequence[Outcome] = ()
+
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        return tuple(outcome.score for outcome in self.outcomes)
+
+    @property
+    def second_scores(self) -> tuple[float | None, ...] | None:
+        """None where there is no second rate."""
+        if self.second_rate is None:
+            return None
+        return tuple(outcome.score for outcome in self.second_outcomes)
 
 
 @dataclass(frozen=True)
@@ -65,20 +92,20 @@ def history(outcome: Outcome) -> History:
 
 def judge(
     entries: Sequence[Entry],
-    outcomes: Mapping[str, Sequence[Outcome]],
+    finals: Mapping[str, Finals],
     seeds: Sequence[int],
-    tuning: Tuning | None = None,
+    tuning_seeds: int = 0,
 ) -> tuple[Row, ...]:
-    """The rows of a table; the first entry is the baseline.
+    """The rows of a table, still without their sentences; the first entry is the baseline.
 
     Args:
         entries: the settings.
-        outcomes: by name of the setting, in the order of the seeds.
+        finals: their runs, by name.
         seeds: of the runs.
-        tuning: what the tuned baseline's sentence tells.
+        tuning_seeds: on how many the rates were chosen; 0 where they were given.
     """
-    table = RunTable(entries, outcomes, seeds)
-    return sentences([table.row(entry) for entry in entries], tuning)
+    table = RunTable(entries, finals, seeds, tuning_seeds)
+    return tuple(table.row(entry) for entry in entries)
 
 
 class RunTable:
@@ -87,33 +114,42 @@ class RunTable:
     def __init__(
         self,
         entries: Sequence[Entry],
-        outcomes: Mapping[str, Sequence[Outcome]],
+        finals: Mapping[str, Finals],
         seeds: Sequence[int],
+        tuning_seeds: int,
     ) -> None:
-        self.baseline, self.outcomes, self.seeds = entries[0], outcomes, seeds
-        self.scores = {
-            entry.name: tuple(outcome.score for outcome in outcomes[entry.name])
-            for entry in entries
-        }
-        results = [
-            outcome.result for some in outcomes.values() for outcome in some if outcome.result
-        ]
-        self.higher_is_better = results[0].higher_is_better if results else True
+        self.tuning_seeds = tuning_seeds
+        self.baseline, self.finals, self.seeds = entries[0], finals, seeds
+        self.scores = {name: runs.scores for name, runs in finals.items()}
+        ended = [run.result for runs in finals.values() for run in runs.outcomes if run.result]
+        self.higher_is_better = ended[0].higher_is_better if ended else True
         self.histories = {
-            name: [None if outcome.result is None else history(outcome) for outcome in some]
-            for name, some in outcomes.items()
+            name: [
+                None if outcome.result is None else history(outcome) for outcome in runs.outcomes
+            ]
+            for name, runs in finals.items()
         }
         pairs = {
-            (entry.name, other): paired(self.scores[entry.name], self.scores[other])
+            (entry.name, other): self._pair(entry.name, other)
             for entry in entries[1:]
-            for other in (self.baseline.name, entry.control)
+            for other in dict.fromkeys((self.baseline.name, entry.control))
             if other is not None and share_a_seed(self.scores[entry.name], self.scores[other])
         }
-        self.differences = differences(pairs, self.higher_is_better)
+        self.differences = differences(pairs)
+
+    def _pair(self, name: str, other: str) -> Judgement:
+        one, two = self.finals[name], self.finals[other]
+        return judge_pair(
+            (one.scores, one.second_scores),
+            (two.scores, two.second_scores),
+            self.higher_is_better,
+            self.tuning_seeds,
+        )
 
     def row(self, entry: Entry) -> Row:
         name = entry.name
-        outcomes, scores = self.outcomes[name], self.scores[name]
+        finals, scores = self.finals[name], self.scores[name]
+        outcomes = finals.outcomes
         there = [score for score in scores if score is not None]
         histories = [run for run in self.histories[name] if run is not None]
         gaps = [run.gap for run in histories if run.gap is not None]
@@ -154,10 +190,17 @@ class RunTable:
             at_chance=learned_nothing,
             verdict=word,
             sentence="",
+            activated=entry.setting.config.optimizer.activation is not None,
+            rate=finals.rate,
+            second_rate=finals.second_rate,
+            second_scores=finals.second_scores or (),
+            earlier=tuple(outcome.score for outcome in finals.earlier),
         )
 
     def _at_chance(self, name: str) -> bool:
-        return at_chance([outcome.result for outcome in self.outcomes[name] if outcome.result])
+        return at_chance(
+            [outcome.result for outcome in self.finals[name].outcomes if outcome.result]
+        )
 
     def _steps_to_baseline(self, name: str) -> list[float]:
         """For each seed the step of the first test that was as good as the baseline's last; inf for never."""
@@ -179,21 +222,20 @@ def at_chance(results: Sequence[Result]) -> bool:
     return bool(results) and not any(result.learned for result in results)
 
 
-def differences(
-    pairs: Mapping[tuple[Key, str], Paired], higher_is_better: bool
-) -> dict[tuple[Key, str], Difference]:
+def differences(pairs: Mapping[tuple[Key, str], Judgement]) -> dict[tuple[Key, str], Difference]:
     """All comparisons of a study, by what is compared and against what; p-values allow for how many."""
     corrected = holm({key: pair.p for key, pair in pairs.items()})
     return {
         key: Difference(
             against=key[1],
-            mean=pair.mean,
-            low=pair.low,
-            high=pair.high,
+            mean=pair.at_best.mean,
+            low=pair.at_best.low,
+            high=pair.at_best.high,
             p=pair.p,
             p_corrected=corrected[key],
-            n=pair.n,
-            verdict=verdict(pair, corrected[key], higher_is_better),
+            n=pair.at_best.n,
+            verdict=pair.verdict(corrected[key]),
+            p_alone=pair.at_best.p,
         )
         for key, pair in pairs.items()
     }
@@ -212,74 +254,3 @@ def changes(baseline: Setting, setting: Setting) -> dict[str, str]:
 def _median_or_never(steps: Sequence[float]) -> float | None:
     median = statistics.median(steps) if steps else math.inf
     return median if math.isfinite(median) else None
-
-
-def sentences(rows: Sequence[Row], tuning: Tuning | None) -> tuple[Row, ...]:
-    """The rows of a table, the baseline first, each with its sentence."""
-    return tuple(
-        row.model_copy(update={"sentence": _sentence(row, rows[0], tuning)}) for row in rows
-    )
-
-
-def _sentence(row: Row, baseline: Row, tuning: Tuning | None) -> str:
-    parts = _against_baseline(row, baseline)
-    if row.vs_control and row.control != baseline.setting and row.verdict != "nothing learned":
-        parts.append(against(row.vs_control, "its matched control"))
-        gained = row.vs_baseline is not None and row.vs_baseline.verdict == "better"
-        if gained and row.vs_control.verdict != "better":
-            parts.append("the slope of f alone may explain the gain")
-    if row.kind == "tuned" and tuning:
-        parts.append(f"lr {tuning.chosen} was the best on other seeds{_edge(tuning)}")
-    n = len(row.scores)
-    failed = sum(map(bool, row.failed.values()))  # without an error a seed was not run at all
-    counts = {
-        "runs diverged": row.diverged,
-        "runs failed": failed,
-        "seeds not run": len(row.failed) - failed,
-    }
-    parts += [f"{count} of {n} {what}" for what, count in counts.items() if count]
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _against_baseline(row: Row, baseline: Row) -> list[str]:
-    if row is baseline:
-        parts = ["what the others are compared with"]
-        if row.at_chance:
-            parts.append(f"{NOTHING_LEARNED}: no run scored better than chance")
-        if TUNED in row.also:
-            parts.append("of the learning rates tried, its own was the best on other seeds")
-        return parts
-    if row.verdict == "nothing learned":
-        return [f"{NOTHING_LEARNED}: like the baseline, no run scored better than chance"]
-    if row.vs_baseline is None:
-        return ["no run to compare with the baseline"]
-    if baseline.at_chance:
-        return [against(row.vs_baseline, "the baseline, which learned nothing", comma=",")]
-    return [against(row.vs_baseline, "the baseline")]
-
-
-def against(difference: Difference, whom: str, comma: str = "") -> str:
-    """A difference in words; ``comma`` stands after ``whom`` where the sentence goes on.
-
-    Example:
-        >>> values = dict(against="baseline", p=0.3, p_corrected=0.6, n=5)
-        >>> values |= dict(mean=0.004, low=-0.002, high=0.01, verdict="no difference")
-        >>> against(Difference(**values), "the baseline")
-        'no difference to the baseline at 5 seeds (+0.004, -0.002 to +0.01)'
-    """
-    if difference.n > 1 and difference.low == difference.high == 0:
-        return f"the same scores as {whom} on all {difference.n} seeds"
-    numbers = f"{difference.mean:+.3g}"
-    if math.isfinite(difference.low) and math.isfinite(difference.high):
-        numbers += f", {difference.low:+.3g} to {difference.high:+.3g}"
-    if difference.verdict != "no difference":
-        p = "< 0.001" if difference.p_corrected < 0.001 else f"{difference.p_corrected:.2g}"
-        return f"{difference.verdict} than {whom} ({numbers}, p {p}, {difference.n} seeds)"
-    seeds = f"at {difference.n} seeds" if difference.n > 1 else "at one seed, which tells nothing"
-    return f"no difference to {whom}{comma} {seeds} ({numbers})"
-
-
-def _edge(tuning: Tuning) -> str:
-    edges = (next(iter(tuning.tried)), next(reversed(tuning.tried)))
-    return ", at the edge of what was tried" if tuning.chosen in edges else ""

@@ -26,6 +26,15 @@ class LiveTable(Watch):
         self._live: Live | None = None
         self._configs: dict[str, RunConfig] = {}
         self._settings: Mapping[str, str] = {}
+        self._phase = ""
+
+    def phase(self, title: str) -> None:
+        self._phase = title
+        if not self._console.is_terminal:
+            self._console.print(Text(self._heading()), soft_wrap=True)
+
+    def _heading(self) -> str:
+        return ": ".join(filter(None, (self._title, self._phase)))
 
     def settings(self, names: Mapping[str, str]) -> None:
         self._settings = names
@@ -90,7 +99,7 @@ class LiveTable(Watch):
             self._live = None
 
     def _table(self) -> RenderableType:
-        table = Table(title=Text(self._title), min_width=NARROWEST)
+        table = Table(title=Text(self._heading()), min_width=NARROWEST)
         for column in ("setting", "runs", "now", "score so far"):
             table.add_column(column, justify="left" if column == "setting" else "right")
         rows: dict[str, list[str]] = {}

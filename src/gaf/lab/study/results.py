@@ -10,21 +10,30 @@ import datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from gaf.common.errors import GafError
 from gaf.common.files import write_json
 from gaf.lab.engine import config as configs
 from gaf.lab.engine.config import Config, Number, Whole
 
-Kind = Literal["baseline", "tuned", "control", "function", "rule"]
+Kind = Literal["baseline", "tuned", "control", "function", "rule"]  # "tuned": in older records
+Rate = Annotated[Number, Field(gt=0, allow_inf_nan=False)]  # a learning rate
+Bound = Literal["exact", "at least", "at most", "unknown"]
 
 
 class Difference(Config):
     """A setting minus another one, over the seeds on which both ran to the end.
 
-    ``low`` and ``high`` end the 95 % interval of this difference by itself; ``p_corrected`` allows
-    for all differences of the table.
+    ``low`` and ``high`` end the 95 % interval of this difference by itself, and ``p_alone`` is its p-value;
+    where rates were tuned, ``p`` is that of the verdict of two rates; ``p_corrected`` allows for all
+    differences of the table.
     """
 
     against: str
@@ -35,6 +44,7 @@ class Difference(Config):
     p_corrected: Number
     n: Whole
     verdict: Literal["better", "worse", "no difference"]
+    p_alone: Number | None = None  # not in older records
 
     @model_validator(mode="before")
     @classmethod
@@ -69,6 +79,10 @@ class Row(Config):
         at_chance: whether no run of the setting scored better than :attr:`Comparison.chance`.
         verdict: against the baseline, in a word; "nothing learned" where both are at chance.
         sentence: the verdict to read.
+        activated: whether the setting has an f.
+        rate: the learning rate of these runs, None in older records.
+        second_rate, second_scores: the runs at the second best rate, where rates were tuned.
+        earlier: the scores of seeds that an earlier look at the comparison has used up.
     """
 
     setting: str
@@ -90,37 +104,127 @@ class Row(Config):
     at_chance: bool = False
     verdict: Literal["baseline", "better", "worse", "no difference", "nothing learned", "failed"]
     sentence: str
+    activated: bool = False
+    rate: Rate | None = None
+    second_rate: Rate | None = None
+    second_scores: tuple[Number | None, ...] = ()
+    earlier: tuple[Number | None, ...] = ()
 
 
 class RunRef(Config):
-    """A run of the comparison: setting and seed, its folder seen from the comparison's, what came of it."""
+    """A run of the comparison: setting and seed, its folder seen from the comparison's, what came of it.
+
+    ``rate`` is its learning rate where that is not the row's own.
+    """
 
     setting: str
     seed: Whole
+    rate: Number | None = None
     folder: str
     status: Literal["finished", "diverged", "failed"]
     score: Number | None
     error: str = ""
 
 
-class Tuning(Config):
-    """How the tuned baseline came by its learning rate.
+class Trial(Config):
+    """One learning rate in the tuning of a rule: its scores on the validation data, by tuning seed.
 
-    ``tried`` has the mean score of each factor on ``lr``, over seeds that the table does not use. The
-    score is the test score, as there is no other: that favours the tuned baseline, never a function.
+    ``part`` says why it was tried: in the ``grid`` that every rule gets, ``grown`` beyond an edge of it, or
+    ``refined`` beside the end of the window. The last does not take part in the choice of a rate.
+    """
+
+    rate: Rate
+    part: Literal["grid", "grown", "refined"]
+    scores: tuple[Number | None, ...]
+    mean: Number | None
+
+
+class Window(Config):
+    """The learning rates around a rule's best one at which it is good enough: from ``low`` to ``high``.
+
+    An end is open where the rates that were tried end before the score falls. ``interval`` is that of
+    ``factor``, None with fewer than five tuning seeds. ``shifted`` and ``widened`` compare the middle and the
+    factor with the baseline's, which open ends make a bound; None where it has no window, and for the
+    baseline itself.
+    """
+
+    low: Rate
+    high: Rate
+    open_low: bool
+    open_high: bool
+    factor: Number
+    interval: tuple[Number, Number] | None = None
+    shifted: Number | None = None
+    shifted_is: Bound = "exact"
+    widened: Number | None = None
+    widened_is: Bound = "exact"
+    widened_interval: tuple[Number, Number] | None = None
+
+
+class RuleCurve(Config):
+    """A rule over the learning rate.
+
+    Args:
+        usual: the rate in the middle of the grid.
+        trials: by rate.
+        chosen: the best rate by mean validation score; None where no trial came to an end.
+        second: the next best; None for a rule without a rate, which has one trial.
+        window: None where the best is not good enough, and for a rule without a rate.
+        best_of: the expected validation score of the best of k rates of the grid, k = 1, 2, ...
+    """
+
+    usual: Rate
+    trials: Annotated[tuple[Trial, ...], Field(min_length=1)]
+    chosen: Rate | None
+    second: Rate | None
+    window: Window | None
+    best_of: tuple[Number, ...]
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether the rule has a learning rate to tune."""
+        return len(self.trials) > 1
+
+
+class Tuning(Config):
+    """How the rules of a comparison came by their learning rates: all alike, on validation data.
+
+    Args:
+        seeds: of the trials; the table has others.
+        rates: how many the grid has, ``ratio`` apart.
+        validation: the share of the training data that is the validation data.
+        within: how far below the baseline's best score a window reaches, in units of the score.
+        threshold: the score that a window asks for; None where the baseline learned nothing; then
+            there are no windows.
+        curves: by setting.
     """
 
     seeds: tuple[Whole, ...]
-    tried: dict[str, Number | None]
-    chosen: str
+    rates: Whole
+    ratio: Number
+    validation: Number
+    within: Number
+    threshold: Number | None
+    curves: dict[str, RuleCurve]
+
+
+class Cost(Config):
+    """What the runs took: how many of them, steps of the optimizer, and seconds of one worker."""
+
+    trials: Whole
+    finals: Whole
+    steps: Whole
+    seconds: Number
 
 
 class Comparison(Config):
     """Everything but the curves.
 
     ``task`` says in a sentence what was trained. ``rows`` begin with the baseline. ``chance`` is the score up
-    to which nothing has been learned, None where the task does not say. ``environment`` is what
-    the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
+    to which nothing has been learned, None where the task does not say. ``seeds`` are those of the verdicts;
+    ``earlier`` ones were seen by an earlier look at fewer seeds, and decide nothing. ``score_on`` names the
+    data of the verdicts: a script may have no test data. ``tuning`` is None at given rates. ``environment``
+    is what the runs recorded: versions, processor, device, checksums of the data. Times are the only figures
     that differ when the same comparison is made again on the same machine.
     """
 
@@ -136,16 +240,29 @@ class Comparison(Config):
     baseline: str
     rows: Annotated[tuple[Row, ...], Field(min_length=1)]
     runs: tuple[RunRef, ...]
-    tuning: Tuning | None
+    tuning: Tuning | None = None
+    cost: Cost | None = None
+    score_on: Literal["test", "validation"] = "test"
+    earlier: tuple[Whole, ...] = ()
     command: tuple[str, ...]
     environment: dict[str, JsonValue]
     created: str  # ISO 8601, UTC
+
+    @field_validator("tuning", mode="wrap")
+    @classmethod
+    def _of_old(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        """Older records have one tuned setting, and no curve of it."""
+        if not isinstance(value, dict):
+            return validate(value)
+        return None if "tried" in value else configs.read(value, Tuning)
 
     @model_validator(mode="after")
     def _whole(self) -> Comparison:
         names = [row.setting for row in self.rows]
         if len({*names}) < len(names):
             raise GafError("a setting has two rows")
+        if self.tuning and {*names} - {*self.tuning.curves}:
+            raise GafError("a setting has no curve over the learning rate")
         if any(len(row.scores) != len(self.seeds) for row in self.rows):
             raise GafError("a row does not have a score for each seed")
         return self
@@ -264,56 +381,11 @@ class NamedCandidate(Config):
     beta: Number
 
 
-class RacedCandidate(NamedCandidate):
-    """A candidate with its scores in the rungs; None where a run failed."""
-
-    first: Number | None = None
-    second: tuple[Number | None, ...] = ()
-
-
-class Reference(Config):
-    """What the winner of a tuning is compared with: its scores, and the winner minus them, seed by seed."""
-
-    name: str
-    scores: tuple[Number | None, ...]
-    mean: Number
-    std: Number
-    low: Number
-    high: Number
-    p: Number
-    n: Whole
-    verdict: Literal["better", "worse", "no difference"]
-
-
-class TuningCost(Config):
-    """What a tuning took, in steps of the optimizer, beside what it planned (see tune/budget.py)."""
-
-    steps: Whole
-    in_full: Whole
-    share: Number
-    total: Whole
-    probe: Whole
-    candidates: Whole
-    kept: Whole
-    first: Whole
-    second: Whole
-    final: Whole
-
-
-class FinalScores(Config):
-    """The winner's scores in the final, by seed."""
-
-    name: str
-    higher_is_better: bool
-    seeds: tuple[Whole, ...]
-    winner: tuple[Number | None, ...]
-
-
 class Tuned(Config):
-    """What came of a tuning.
+    """What came of a tuning; the comparison of the winner with the tuned baseline stands beside it.
 
-    ``line`` is what to copy into a training script, ``reasons`` are (subject, sentence). ``against`` are the
-    baseline and the matched control. ``probe`` and ``curve`` hold what the page draws.
+    ``line`` is what to copy into a training script, ``reasons`` are (subject, sentence), ``candidates`` begin
+    with the one that the paper's rule recommends. ``probe`` and ``curve`` hold what the page draws.
     """
 
     noun: ClassVar[str] = "tuning"
@@ -326,12 +398,8 @@ class Tuned(Config):
     line: str
     winner: NamedCandidate
     recommended: NamedCandidate
+    candidates: tuple[NamedCandidate, ...]
     reasons: tuple[tuple[str, str], ...]
-    cost: TuningCost
-    seconds: Number
-    score: FinalScores
-    against: tuple[Reference, ...]
-    raced: tuple[RacedCandidate, ...]  # best first
     probe: dict[str, Any]
     curve: dict[str, Any]
     command: tuple[str, ...]

@@ -1,6 +1,6 @@
 """Settings of a comparison by name: each changes the baseline's config in one respect, or several.
 
-- ``baseline``: as it is; ``tuned``: with the best learning rate of a small grid; ``lr x3``: times 3
+- ``baseline``: as it is; ``lr x3``: with three times its learning rate
 - ``adam``, ``adam(0.01)``, ``adamw``: the other rules, at a rate of 0.001 unless one is given
 - ``rmsprop``, ``nadam(0.002, betas=(0.8, 0.99))``, ``lion_pytorch:Lion(weight_decay=0.01)``: any optimizer of
   torch.optim or of an installed package, at its own default rate unless one is given
@@ -44,7 +44,7 @@ from gaf.lab.study.results import Kind
 from gaf.optim.auto import CONTROLS
 from gaf.optim.factory import CLASS, OURS, of_torch, read_name
 
-BASELINE, TUNED, PRESETS, MEMBERS, UNTUNED = "baseline", "tuned", "presets", "family", "untuned"
+BASELINE, PRESETS, MEMBERS, UNTUNED = "baseline", "presets", "family", "untuned"
 # Rules that find their rate by themselves: lr is a factor on it, which is 1.
 RATE_FREE = {"prodigyopt:Prodigy"}
 ADAM_RATE = 1e-3  # torch's default: the paper gives none
@@ -52,7 +52,7 @@ PRESET_FUNCTIONS = tuple(
     f"{name}({values})" for values in ("0.1, 20", "0.2, 10") for name in ("tanh", "log", "arctan")
 )
 EXAMPLES = (
-    *(BASELINE, TUNED, PRESETS, "auto", "lr x3", "adam", "adamw", MEMBERS, *gaf.FAMILY),
+    *(BASELINE, PRESETS, "auto", "lr x3", "adam", "adamw", MEMBERS, *gaf.FAMILY),
     *("clip-value-0.1", "clip-norm-0.1", "normalize", "centralize"),
 )
 
@@ -246,6 +246,11 @@ def controls(setting: Setting, tuned: Iterable[Setting]) -> list[Setting]:
     return [matched]
 
 
+def baseline(base: RunConfig) -> Setting:
+    """The rule of a training by itself, under its name."""
+    return replace(make(base, BASELINE), name=base.optimizer.name)
+
+
 def _with_function(setting: Setting, f: gaf.Activation) -> Setting:
     """A setting with another function in the place of its own, as a control."""
     rule = setting.config.optimizer
@@ -290,8 +295,8 @@ def _part(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
     """The name in full, and the keys of the rule that it changes."""
     if text == BASELINE:
         return text, {}
-    if text == TUNED:
-        raise GafError(f"the setting {TUNED!r} stands by itself")
+    if text == "tuned":
+        raise GafError("every rule is tuned, the baseline too: leave 'tuned' out")
     if text == "centralize":
         return text, {"centralize": True}
     if matched := RATE.fullmatch(text):

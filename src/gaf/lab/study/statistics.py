@@ -133,15 +133,3 @@ def holm(p: Mapping[Key, float]) -> dict[Key, float]:
         highest = max(highest, min(1.0, (len(p) - rank) * p[key]))
         corrected[key] = highest
     return {key: corrected[key] for key in p}
-
-
-def verdict(pair: Paired, p_corrected: float, higher_is_better: bool) -> Verdict:
-    """What may be said after the correction.
-
-    Example:
-        >>> verdict(paired([0.92, 0.95, 0.96], [0.90, 0.92, 0.92]), 0.035, higher_is_better=True)
-        'better'
-    """
-    if not p_corrected < LEVEL or pair.mean == 0 or math.isnan(pair.mean):
-        return "no difference"
-    return "better" if (pair.mean > 0) == higher_is_better else "worse"

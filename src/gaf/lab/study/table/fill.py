@@ -25,9 +25,10 @@ from gaf.lab.study.grid import (
     run_grid,
 )
 from gaf.lab.study.judge import at_chance, differences
+from gaf.lab.study.protocol import Judgement, judge_pair
 from gaf.lab.study.recipes import paper
 from gaf.lab.study.results import Beside, Filled, FilledCell, Scores
-from gaf.lab.study.statistics import Paired, deviation, mean, paired, share_a_seed
+from gaf.lab.study.statistics import deviation, mean, share_a_seed
 from gaf.lab.study.table.plan import TABLES, CellPlan, TablePlan, make, seeded
 
 PERCENT = 100.0  # the paper's unit; our scores are shares
@@ -88,7 +89,7 @@ def conclude(
         for cell in cells
         if cell.entry.cell.column == paper.WITHOUT
     }
-    pairs: dict[tuple[int, str], Paired] = {}
+    pairs: dict[tuple[int, str], Judgement] = {}
     lines: list[dict[str, Any]] = []
     for place, cell in enumerate(cells):
         printed = cell.entry.cell
@@ -96,7 +97,9 @@ def conclude(
         if cell is not baseline:
             for against, other in (("baseline", baseline.ours), ("control", cell.control)):
                 if other and share_a_seed(cell.ours.values, other.values):
-                    pairs[place, against] = paired(cell.ours.values, other.values)
+                    pairs[place, against] = judge_pair(
+                        (cell.ours.values, None), (other.values, None), higher_is_better, 0
+                    )
         lines.append(
             {
                 "data": printed.data,
@@ -111,7 +114,7 @@ def conclude(
                 "learned": not at_chance([*cell.results, *baseline.results]),
             }
         )
-    judged = differences(pairs, higher_is_better)
+    judged = differences(pairs)
     subsets = stand_ins(plan)
     caption = _caption(plan, subsets)
     return Filled(

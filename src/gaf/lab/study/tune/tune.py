@@ -1,79 +1,29 @@
-"""All of it in order: probe, baseline, curve, recommendation, race; and what is kept of it, as JSON."""
+"""The paper's steps (a) to (d), then what they recommend under the protocol of a comparison."""
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gaf.common.errors import GafError
 from gaf.common.files import read_json
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import LATER_KEYS, OptimizerConfig, RunConfig
-from gaf.lab.engine.folder import Result
-from gaf.lab.study import results, settings
-from gaf.lab.study.compare import Plan, describe
-from gaf.lab.study.grid import Executor, Watch, check_place, machine
+from gaf.lab.study import results
+from gaf.lab.study.compare import COMPARISON, Trainer, compare, describe
+from gaf.lab.study.grid import Executor, Outcome, Watch, check_place
+from gaf.lab.study.judge import Entry
 from gaf.lab.study.landscape import Curve, curve, reached, training_loss
-from gaf.lab.study.results import (
-    FinalScores,
-    NamedCandidate,
-    RacedCandidate,
-    Reference,
-    Tuned,
-    TuningCost,
-)
-from gaf.lab.study.tune import budget as budgets
-from gaf.lab.study.tune.budget import FINAL_SEEDS, FIRST_SEEDS, Budget
+from gaf.lab.study.plan import Plan, TuningPlan
+from gaf.lab.study.results import Comparison, NamedCandidate, Tuned, Tuning
+from gaf.lab.study.settings import without_function
 from gaf.lab.study.tune.probe import Probe, probe
 from gaf.lab.study.tune.recommend import Candidate, recommend
-from gaf.lab.study.tune.search import Search, SearchOutcome, bare
+from gaf.lab.study.tuning import tune_rates
+from gaf.lab.study.words import answer
 from gaf.optim.factory import OURS
 
-CHECK = "check"  # the folder of the comparison that checks the winner, within the tuning's
-OVERHEAD = 1.5  # times the steps' own seconds: what runs need beside steps
-
-
-@dataclass(frozen=True)
-class Spend:
-    """What tuning may cost; unset, as much as the tenth allows.
-
-    Example:
-        >>> Spend.parse("600 epochs"), Spend.parse("3min")
-        (Spend(epochs=600.0, minutes=None), Spend(epochs=None, minutes=3.0))
-    """
-
-    epochs: float | None = None
-    minutes: float | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Spend:
-        """From ``600 epochs`` or ``3 minutes``."""
-        number = text.rstrip("abcdefghijklmnopqrstuvwxyz ").strip()
-        unit = text[len(number) :].strip()
-        try:
-            value = float(number)
-        except ValueError:
-            value = math.nan
-        if not 0 < value < math.inf or not unit:
-            raise GafError(f"a budget is like '600 epochs' or '3 minutes', not {text!r}")
-        if "epochs".startswith(unit):
-            return cls(epochs=value)
-        if "minutes".startswith(unit):
-            return cls(minutes=value)
-        raise GafError(f"a budget is counted in epochs or minutes, not in {unit!r}")
-
-    def steps(self, seen: Probe, slots: int) -> int | None:
-        """Steps of the optimizer on this machine."""
-        if self.epochs is not None:
-            epochs = seen.config.epochs
-            # without epochs in the config, the training counts as one
-            return round(self.epochs * seen.of / (epochs or 1))
-        if self.minutes is not None:
-            return round(60 * self.minutes * slots / (OVERHEAD * seen.seconds_per_step))
-        return None
+CANDIDATES = 6  # each is tuned over the learning rate, as the baseline is
 
 
 def tune(
@@ -81,116 +31,133 @@ def tune(
     folder: Path,
     executor: Executor,
     *,
-    spend: Spend | None = None,
-    slots: int = 1,
-    watch: Callable[[str], Watch] = lambda title: Watch(),
+    candidates: int = CANDIDATES,
+    seeds: Sequence[int] = tuple(range(5)),
+    tuning: TuningPlan | None = None,
+    watch: Watch | None = None,
     say: Callable[[str], None] = lambda text: None,
     command: Sequence[str] = (),
 ) -> Tuned:
-    """Find α and β for a training, and write ``tune.json`` into the folder.
+    """Find a function with its α and β for a training, and write ``tune.json`` into the folder.
 
     Args:
         config: the training; a function that it has is left out.
         folder: of this tuning; stopped, the same call goes on there.
         executor: trains runs.
-        spend: what it may cost.
-        slots: how many runs the executor trains at once.
-        watch: makes what shows a grid of runs on its way.
+        candidates: how many functions are tried.
+        seeds: of the final, on which the best of them stands against the tuned baseline.
+        tuning: how learning rates are tuned, the baseline's and each candidate's.
+        watch: shows runs on their way.
         say: is given each finding as a sentence.
         command: that asked for it.
 
     Raises:
-        GafError: the loss is no number, the budget is too small, the folder holds something else.
+        GafError: the loss is no number, the folder holds something else.
         Stopped: a signal came.
     """
-    began = time.monotonic()
     if not config.optimizer.ours:
         raise GafError(
             f"placements and controls of {config.optimizer.name} are not known: set optimizer.name to one of "
             f"{', '.join(OURS)} to tune a function"
         )
     check_folder(folder)
-    say(f"probe: the first steps of {config.name} without a function")
-    seen = probe(config)
+    tuning, watch = tuning or TuningPlan(), watch or Watch()
+    base, _ = without_function(config)
+    say(f"probe: the first steps of {base.name} without a function")
+    # the validation data is no part of it either
+    task = base.task.model_copy(update={"validation": tuning.validation})
+    seen = probe(base.model_copy(update={"task": task}))
     say(_probed(seen))
-    budget = budgets.plan(seen.of, seen.steps, (spend or Spend()).steps(seen, slots))
-    say(_planned(budget))
+    plan = Plan(base, (), tuple(seeds), tuning)
     with folders.locked(folder):
-        search = Search(seen.config, budget, folder, executor, watch)
-        baselines = search.baselines()
-        near = curve_near(baselines, seen.config, start=seen.losses[0])
+        trainer = Trainer(folder / COMPARISON, executor, watch)
+        near = curve_near(_baselines(plan, trainer), seen)
         say(_curved(near))
         advice = recommend(seen, near.shape)
         for subject, sentence in advice.reasons:
             say(f"{subject}: {sentence}")
-        outcome = search.race(advice)
-        tuned = Tuned(
-            title=seen.config.name,
-            task=describe(seen.config),
-            verdict=conclude(outcome, seen.config),
-            helps=outcome.helps,
-            line=line(seen.config.optimizer, outcome.winner),
-            winner=NamedCandidate(**outcome.winner.record()),
-            recommended=NamedCandidate(**advice.first.record()),
-            reasons=advice.reasons,
-            cost=TuningCost(
-                steps=outcome.steps,
-                in_full=budget.in_full,
-                share=outcome.steps / budget.in_full,
-                **asdict(budget),
-            ),
-            seconds=round(time.monotonic() - began, 1),
-            score=FinalScores(
-                name=outcome.score_name,
-                higher_is_better=outcome.higher_is_better,
-                seeds=FINAL_SEEDS,
-                winner=outcome.scores,
-            ),
-            against=(outcome.baseline, outcome.control),
-            raced=tuple(
-                RacedCandidate(**raced.candidate.record(), first=raced.first, second=raced.second)
-                for raced in outcome.raced
-            ),
-            probe=seen.record(),
-            curve=near.record(),
-            command=tuple(command),
-            created=results.now(),
-            environment=machine(baselines[0].folder),
+        tried = advice.candidates[:candidates]
+        plan = Plan(base, tuple(candidate.name for candidate in tried), tuple(seeds), tuning)
+        comparison = compare(
+            plan, folder / COMPARISON, executor, watch, command, finalists=finalists
         )
+        tuned = _conclude(seen, near, advice.reasons, tried, comparison, command)
         results.write(tuned, folder)
     return tuned
 
 
+def _baselines(plan: Plan, trainer: Trainer) -> list[Outcome]:
+    """The baseline's runs, those at its best rate first."""
+    (baseline,) = plan.entries()
+    tuning, tried = tune_rates(plan, [baseline], trainer.train)
+    curve, n = tuning.curves[baseline.name], len(tuning.seeds)
+    by_rate = {
+        trial.rate: tried[baseline.name][i * n : (i + 1) * n]
+        for i, trial in enumerate(curve.trials)
+    }
+    rates = sorted(by_rate, key=lambda rate: rate != curve.chosen)
+    return [outcome for rate in rates for outcome in by_rate[rate]]
+
+
+def finalists(entries: Sequence[Entry], tuning: Tuning, higher_is_better: bool) -> tuple[str, ...]:
+    """The candidate with the best validation score at its best rate; of equal ones the first."""
+
+    def score(name: str) -> float:
+        curve = tuning.curves[name]
+        means = {trial.rate: trial.mean for trial in curve.trials}
+        mean = means.get(curve.chosen) if curve.chosen is not None else None
+        if mean is None:
+            return float("-inf")
+        return mean if higher_is_better else -mean
+
+    functions = [entry.name for entry in entries if entry.setting.config.optimizer.activation]
+    return (max(functions, key=score),)
+
+
+def _conclude(
+    seen: Probe,
+    near: Curve,
+    reasons: tuple[tuple[str, str], ...],
+    tried: Sequence[Candidate],
+    comparison: Comparison,
+    command: Sequence[str],
+) -> Tuned:
+    row = next(row for row in comparison.rows if row.activated)
+    winner = next(candidate for candidate in tried if candidate.name in (row.setting, *row.also))
+    rule = seen.config.optimizer.model_copy(update={"lr": row.rate})
+    matched = row.vs_control is None or row.vs_control.verdict == "better"
+    return Tuned(
+        title=seen.config.name,
+        task=describe(seen.config),
+        verdict=answer(comparison),
+        helps=row.verdict == "better" and matched,
+        line=line(rule, winner),
+        winner=NamedCandidate(**winner.record()),
+        recommended=NamedCandidate(**tried[0].record()),
+        candidates=tuple(NamedCandidate(**candidate.record()) for candidate in tried),
+        reasons=reasons,
+        probe=seen.record(),
+        curve=near.record(),
+        command=tuple(command),
+        created=results.now(),
+        environment=comparison.environment,
+    )
+
+
 def check_folder(folder: Path) -> None:
     """Refuse a folder that holds something else."""
-    check_place(folder, Tuned.noun)
+    check_place(folder, Tuned.noun, Tuned.file, COMPARISON)
     if (folder / Tuned.file).is_file():
         read_json(folder / Tuned.file, "title")
 
 
-def check_plan(config: RunConfig, settings: Sequence[str], seeds: int) -> Plan:
-    """The winner and others once more: in full, on the seeds 0, 1, 2, ..., which no rung and no final uses.
-
-    The final's interval is honest already; this is for whoever wants the evidence at length, and with Adam,
-    other learning rates or other functions in the same table.
-
-    Example:
-        >>> from gaf.lab.study.recipes.laptop import hard_case
-        >>> check_plan(hard_case(), ["adam(0.01)"], 3).seeds
-        (0, 1, 2)
-    """
-    if seeds > FIRST_SEEDS[0]:
-        raise GafError(f"tuning uses the seeds from {FIRST_SEEDS[0]} on, so check fewer")
-    return Plan(bare(config), tuple(settings), tuple(range(seeds)))
-
-
-def curve_near(baselines: Sequence[Result], config: RunConfig, start: float) -> Curve:
-    """The curve at the end of the first baseline that did not diverge: one that did has no optimum."""
-    ended = next((result for result in baselines if not result.diverged), None)
+def curve_near(baselines: Sequence[Outcome], seen: Probe) -> Curve:
+    """The curve at the end of the first baseline that came to one: a run that diverged has no optimum."""
+    ended = next((one.result for one in baselines if one.result and not one.result.diverged), None)
     if ended is None:
         return Curve((), (), (), None, "the baseline diverged: there is no optimum to look at")
-    at = reached(ended.folder, config)
-    return curve(at.model, training_loss(at.task), start=start)
+    at = reached(ended.folder, seen.config)
+    return curve(at.model, training_loss(at.task), start=seen.losses[0])
 
 
 def line(rule: OptimizerConfig, winner: Candidate) -> str:
@@ -245,58 +212,10 @@ def _number(value: float) -> str:
     return f"{digits}e{int(power)}" if e else text
 
 
-def conclude(outcome: SearchOutcome, config: RunConfig) -> str:
-    """The verdict on a training in a sentence or two."""
-    base, control = outcome.baseline, outcome.control
-    mean = f"a mean {outcome.score_name} of {_mean(outcome.scores):.4g} over {len(outcome.scores)} seeds"
-    winner = f"{outcome.winner.name} has {mean}"
-    against = f"{_difference(base)} against the baseline, {_difference(control)} against its matched control"
-    if outcome.helps:
-        return f"{winner}: {against}."
-    if base.verdict == "better":
-        return (
-            f"{winner}: {against}. It beats the baseline, but not its matched control: "
-            f"{_control(outcome.winner, config)} does the same."
-        )
-    return (
-        f"No candidate beats the baseline. The best, {outcome.winner.name}, has {mean}: {against}."
-    )
-
-
-def _control(winner: Candidate, config: RunConfig) -> str:
-    """What the matched control changes, in words."""
-    matched = settings.control(settings.make(config, winner.name)).config.optimizer
-    slope = f"{winner.function.slope:.3g}"
-    sgd = config.optimizer.name == "sgd"
-    divided = [] if sgd else ["an eps"]
-    if matched.weight_decay != config.optimizer.weight_decay:
-        divided.append("a weight decay")
-    parts = [f"a learning rate times {slope}"] if sgd else []
-    parts += [f"{' and '.join(divided)} divided by {slope}"] if divided else []
-    return " and ".join(parts)
-
-
-def _difference(against: Reference) -> str:
-    return f"{against.mean:+.4g} [{against.low:+.4g}, {against.high:+.4g}] ({against.verdict})"
-
-
-def _mean(scores: Sequence[float | None]) -> float:
-    known = [score for score in scores if score is not None]
-    return sum(known) / len(known) if known else math.nan
-
-
 def _probed(seen: Probe) -> str:
     return (
         f"probe: {seen.steps} of {seen.of} steps, largest |g| {seen.largest():.3g} at step {seen.when}, "
         f"typical |g| of layers {seen.spread:.3g} times apart"
-    )
-
-
-def _planned(budget: Budget) -> str:
-    return (
-        f"race: {budget.candidates} candidates at {budget.first} steps, {budget.kept} at {budget.second}, "
-        f"the final at {budget.final} of {budget.total}: {budget.cost} steps, "
-        f"{budget.cost / budget.in_full:.1%} of running all in full"
     )
 
 

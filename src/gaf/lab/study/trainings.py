@@ -1,0 +1,49 @@
+"""A training by name: a recipe, a task of the user's own, or that task in the place of a recipe's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gaf.common.errors import GafError
+
+if TYPE_CHECKING:
+    from gaf.lab.engine.config import RunConfig
+
+OWN_TASK = {"epochs": 10, "optimizer": {"lr": 0.05, "momentum": 0.9}}  # where no recipe is named
+
+
+def trained(name: str | None, task: str | None = None) -> RunConfig:
+    """The config of a recipe, of ``my_module:make_task`` with plain settings, or of both together."""
+    from gaf.lab.engine.config import read
+    from gaf.lab.study import recipes
+
+    if task is not None:
+        import_task(task)
+    if name is None:
+        name, task = task or "", None
+    if ":" not in name:
+        config = recipes.get(name)
+        if task is None:
+            return config
+        # not under the recipe's name: its folder is for the recipe's own task
+        own = f"{_name(task)}-{name}"
+        return read({**config.model_dump(mode="json"), "name": own, "task": {"kind": task}})
+    if task is not None:
+        raise GafError(f"{name} is a task: give it alone, or a recipe's name with --task")
+    import_task(name)
+    return read({"name": _name(name), **OWN_TASK, "task": {"kind": name}})
+
+
+def _name(task: str) -> str:
+    """Of a task of the user's own: with its module, since two may each have a make_task."""
+    return task.replace(":", "-")
+
+
+def import_task(task: str) -> None:
+    """Import a task before a config is read: it may register functions that the config names."""
+    from gaf.lab.tasks import import_maker
+
+    module, colon, function = task.partition(":")
+    if not (module and colon and function):
+        raise GafError(f"the task {task!r} is not MODULE:FUNCTION")
+    import_maker(task)

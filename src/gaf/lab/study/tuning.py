@@ -1,0 +1,227 @@
+"""The learning rate of every rule, tuned alike: the same grid, on validation data, on seeds of its own.
+
+Three rounds of runs: the grid; rates beyond its edge, where a rule's best is there; and, for the window of
+usable rates, one rate beside each of its ends. The last are for the picture and choose nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from gaf.common.errors import GafError
+from gaf.lab.engine.config import RunConfig
+from gaf.lab.engine.folder import Result
+from gaf.lab.study import protocol, results
+from gaf.lab.study.grid import Outcome
+from gaf.lab.study.judge import Entry, at_chance
+from gaf.lab.study.plan import Plan
+from gaf.lab.study.rates import (
+    best_of,
+    refinements,
+    shift_and_widening,
+    threshold_of,
+    window,
+    window_intervals,
+)
+from gaf.lab.study.results import RuleCurve, Trial, Tuning
+
+# Runs by setting, to what came of them by setting.
+Train = Callable[[str, Mapping[str, Sequence[RunConfig]]], dict[str, list[Outcome]]]
+
+
+@dataclass
+class RuleTrials:
+    """The trials of one rule so far: the outcomes of each rate, and why the rate was tried."""
+
+    entry: Entry
+    outcomes: dict[float, list[Outcome]] = field(default_factory=dict)
+    parts: dict[float, str] = field(default_factory=dict)
+
+    @property
+    def usual(self) -> float:
+        return self.entry.setting.config.optimizer.lr
+
+    def results_at(self, rate: float | None) -> list[Result]:
+        """Of the runs that came to an end."""
+        return [one.result for one in self.outcomes[rate] if one.result] if rate else []
+
+    def curve(self, higher_is_better: bool, *parts: str) -> protocol.RateCurve:
+        """The scores over the rates that were tried for these reasons; unset, over all."""
+        scores = {
+            rate: [outcome.score for outcome in outcomes]
+            for rate, outcomes in self.outcomes.items()
+            if not parts or self.parts[rate] in parts
+        }
+        return protocol.RateCurve.of(scores, self.usual, higher_is_better)
+
+
+def tune_rates(
+    plan: Plan, entries: Sequence[Entry], train: Train
+) -> tuple[Tuning, dict[str, list[Outcome]]]:
+    """The curve of every rule, and what came of its trials: rate by rate, in the order of the seeds.
+
+    Raises:
+        GafError: no trial of the baseline came to an end.
+    """
+    tuning = plan.tuning
+    assert tuning is not None
+    rules = [RuleTrials(entry) for entry in entries]
+
+    def add(title: str, part: str, rates: Mapping[str, Sequence[float]]) -> None:
+        """Try these rates, by setting."""
+        asked = {
+            rule.entry.name: {
+                rate: plan.trials(rule.entry.setting, rate) for rate in rates[rule.entry.name]
+            }
+            for rule in rules
+            if rates.get(rule.entry.name)
+        }
+        if not asked:
+            return
+        flat = {
+            name: [run for runs in by_rate.values() for run in runs]
+            for name, by_rate in asked.items()
+        }
+        outcomes = train(title, flat)
+        for rule in rules:
+            left = iter(outcomes.get(rule.entry.name, ()))
+            for rate, runs in asked.get(rule.entry.name, {}).items():
+                rule.outcomes[rate] = [next(left) for _ in runs]
+                rule.parts[rate] = part
+
+    grids = {
+        rule.entry.name: protocol.grid(rule.usual, tuning.rates, tuning.ratio)
+        if rule.entry.setting.has_rate
+        else (rule.usual,)
+        for rule in rules
+    }
+    add(f"tuning, {tuning.rates} learning rates", "grid", grids)
+    higher = _higher_is_better(rules)
+    if rules[0].curve(higher).best is None:
+        first = next(iter(rules[0].outcomes.values()))[0]
+        raise GafError(f"no trial of the baseline came to an end: {first.error}")
+    while grown := {
+        rule.entry.name: more
+        for rule in rules
+        if rule.entry.setting.has_rate
+        and (more := protocol.growth(rule.curve(higher), tuning.rates, tuning.ratio))
+    }:
+        add("tuning, beyond the edge", "grown", grown)
+    # from the rates of the budget: what refines a window does not move it
+    baseline = rules[0].curve(higher)
+    within = tuning.within * point(baseline)
+    # as good as a guess is not good enough
+    learned = not at_chance(rules[0].results_at(baseline.best))
+    threshold = threshold_of(baseline, within) if learned else None
+    if threshold is not None:
+        refined = {
+            rule.entry.name: refinements(rule.curve(higher), threshold, tuning.ratio)
+            for rule in rules
+            if rule.entry.setting.has_rate
+        }
+        add("tuning, the ends of the windows", "refined", refined)
+    found = Tuning(
+        seeds=tuning.seed_numbers,
+        rates=tuning.rates,
+        ratio=tuning.ratio,
+        validation=tuning.validation,
+        within=within,
+        threshold=threshold,
+        curves=_curves(rules, higher, within, threshold),
+    )
+    outcomes = {
+        rule.entry.name: [one for rate in sorted(rule.outcomes) for one in rule.outcomes[rate]]
+        for rule in rules
+    }
+    return found, outcomes
+
+
+def _higher_is_better(rules: Sequence[RuleTrials]) -> bool:
+    ended = (
+        outcome.result
+        for rule in rules
+        for several in rule.outcomes.values()
+        for outcome in several
+        if outcome.result
+    )
+    first = next(ended, None)
+    return first.higher_is_better if first else True
+
+
+def _curves(
+    rules: Sequence[RuleTrials], higher: bool, within: float, threshold: float | None
+) -> dict[str, RuleCurve]:
+    baseline = rules[0].curve(higher)  # with its refined rates
+    return {
+        rule.entry.name: _curve(
+            rule, baseline if rule is not rules[0] else None, higher, within, threshold
+        )
+        for rule in rules
+    }
+
+
+def _curve(
+    rule: RuleTrials,
+    baseline: protocol.RateCurve | None,
+    higher: bool,
+    within: float,
+    threshold: float | None,
+) -> RuleCurve:
+    whole, chosen_from = rule.curve(higher), rule.curve(higher, "grid", "grown")
+    good = None
+    if threshold is not None and rule.entry.setting.has_rate:
+        good = _window(whole, baseline, within, threshold)
+    return RuleCurve(
+        usual=rule.usual,
+        trials=tuple(
+            Trial(
+                rate=rate,
+                part=rule.parts[rate],  # type: ignore[arg-type]
+                scores=scores,
+                mean=whole.means[rate],
+            )
+            for rate, scores in zip(whole.rates, whole.scores, strict=True)
+        ),
+        chosen=chosen_from.best,
+        second=chosen_from.second,
+        window=good,
+        best_of=_best_of(rule.curve(higher, "grid")),
+    )
+
+
+def _best_of(curve: protocol.RateCurve) -> tuple[float, ...]:
+    means = list(curve.means.values())
+    return best_of(means, curve.higher_is_better) if any(mean is not None for mean in means) else ()
+
+
+def point(curve: protocol.RateCurve) -> float:
+    """What a point is: a hundredth of a share such as an accuracy, else 1 % of the curve's best mean."""
+    scores = [score for several in curve.scores for score in several if score is not None]
+    if curve.higher_is_better and all(0 <= score <= 1 for score in scores):
+        return 0.01
+    best = None if curve.best is None else curve.means[curve.best]
+    return 0.01 * abs(best) if best is not None and math.isfinite(best) else 0.01
+
+
+def _window(
+    curve: protocol.RateCurve,
+    baseline: protocol.RateCurve | None,
+    within: float,
+    threshold: float,
+) -> results.Window | None:
+    """The window of a rule, and how it differs from the baseline's."""
+    own = window(curve, threshold)
+    if own is None:
+        return None
+    intervals = window_intervals(curve, baseline or curve, within)
+    reference = window(baseline, threshold) if baseline else None
+    change = shift_and_widening(own, reference) if reference else None
+    return results.Window(
+        **asdict(own),
+        factor=own.factor,
+        interval=intervals.factor if intervals else None,
+        **(asdict(change) if change else {}),
+        widened_interval=intervals.widened if intervals and change else None,
+    )
