@@ -19,6 +19,7 @@ FOLDERS = {
     "functions": "What squashes a gradient?",
     "kernels": "How fast?",
     "optim": "Where does it act?",
+    "trials": "What is a script asked for?",
     "integrations": "Is it at home elsewhere?",
     "lab.theory": "Is it true?",
     "lab.landscape": "What does it look like?",

@@ -15,9 +15,9 @@ import pytest
 SRC = Path(__file__).resolve().parent.parent / "src"
 
 # A folder imports only what stands before it, of the library and then of the lab.
-LIBRARY = ("common", "functions", "kernels", "optim", "integrations")
+LIBRARY = ("common", "functions", "kernels", "optim", "trials", "integrations")
 LAB = ("theory", "landscape", "data", "tasks", "engine", "study", "reports", "bench", "cli")
-LIGHT = ("common", "functions", "kernels", "optim")  # these need torch alone
+LIGHT = ("common", "functions", "kernels", "optim", "trials")  # these need torch alone
 LIGHT_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "gaf"}
 
 HEAVY = {

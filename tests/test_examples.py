@@ -18,6 +18,9 @@ SLOW = {
     "lightning_trainer": "lightning",
     "optax_training": "optax",
     "quickstart": "torch",
+    "trial_hf_trainer": "transformers",
+    "trial_lightning": "lightning",
+    "trial_loop": "torch",
 }
 EXAMPLES = sorted((Path(__file__).resolve().parent.parent / "examples").glob("*.py"))
 QUICK = [path for path in EXAMPLES if path.stem not in SLOW]

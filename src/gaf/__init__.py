@@ -45,6 +45,7 @@ from gaf.optim import (
     exclude_bias_and_norm,
     is_activated,
 )
+from gaf.trials.run import trial
 
 __version__ = version("activated-gradients")  # from the tag: pyproject.toml
 
@@ -82,5 +83,6 @@ __all__ = [
     "names",
     "parse",
     "register",
+    "trial",
     "verify",
 ]

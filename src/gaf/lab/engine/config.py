@@ -33,7 +33,7 @@ from gaf.common.texts import did_you_mean
 from gaf.functions import Adaptive, as_activation
 from gaf.lab.tasks.base import Config, GrownConfig, Share, TaskConfig
 from gaf.optim.activate import ANY
-from gaf.optim.description import Rule
+from gaf.optim.description import Rule, check_placement
 from gaf.optim.factory import CLASS, OURS, of_torch
 from gaf.optim.settings import placement_of
 
@@ -74,6 +74,9 @@ OWN_KEYS = {"momentum", "dampening", "nesterov", "betas", "eps", "amsgrad", *LAT
 SHARED_KEYS = ("lr", "weight_decay", "activation", "placement")  # of every rule
 TORCH = "torch.optim"
 
+# What a script of the user's decides as long as no setting does.
+SCRIPT_KEYS = ("name", "lr", "weight_decay", *sorted(OWN_KEYS))
+
 LION_BETAS: tuple[float, float] = inspect.signature(OURS["lion"]).parameters["betas"].default
 
 C = TypeVar("C", bound="Config")
@@ -104,9 +107,12 @@ class OptimizerConfig(GrownConfig):
     ``activation`` is written as :func:`gaf.parse` reads it, or ``auto``. Before it comes what else is done to
     gradients: ``centralize`` takes from each output's weights the mean of their gradient (Yong et al., 2020),
     clipping is by value or by norm, ``normalize`` gives all gradients together this very norm.
+
+    ``script`` has the keys that a script of the user's decides: of these the values here do not count, but
+    for ``lr``, which is a factor on the script's. ``control``: the script runs the matched control.
     """
 
-    later_keys: ClassVar[frozenset[str]] = LATER_KEYS | {"arguments"}
+    later_keys: ClassVar[frozenset[str]] = LATER_KEYS | {"arguments", "script", "control"}
 
     name: Annotated[str, AfterValidator(rule_name)] = "sgd"
     lr: Positive = 0.1
@@ -126,6 +132,8 @@ class OptimizerConfig(GrownConfig):
     clip_norm: Positive | None = None
     normalize: Positive | None = None
     centralize: bool = False
+    script: tuple[str, ...] = ()
+    control: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> OptimizerConfig:
@@ -149,6 +157,11 @@ class OptimizerConfig(GrownConfig):
             raise GafError("placement needs an activation; unset it, or set one")
         if [self.clip_value, self.clip_norm, self.normalize].count(None) < 2:
             raise GafError("set one of clip_value, clip_norm and normalize, not two")
+        for key in self.script:
+            if key not in SCRIPT_KEYS:
+                raise GafError(f"script: a script does not decide {key!r}")
+        if self.control and not (self.script and self.activation):
+            raise GafError("control belongs to a script's rule with an activation")
         return self
 
     @property
@@ -168,8 +181,10 @@ class OptimizerConfig(GrownConfig):
 
     @property
     def where(self) -> str:
-        """The placement in force: gaf's own default where none is set."""
+        """The placement in force: gaf's own default where none is set, '' where the script knows it."""
         rule, f = self.rule, as_activation(self.activation)
+        if {"name", "momentum"} & {*self.script}:
+            return check_placement(self.placement) or ""
         if f is None:
             return rule.place(dict(self), self.placement)
         return placement_of(dict(self), f, rule, self.placement)
@@ -261,8 +276,15 @@ class RunConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> RunConfig:
-        if (self.epochs is None) == (self.iterations is None):
+        if self.task.is_script:
+            if self.epochs or self.iterations:
+                raise GafError(
+                    "a script decides how long it trains: leave epochs and iterations out"
+                )
+        elif (self.epochs is None) == (self.iterations is None):
             raise GafError("set epochs or iterations, one of the two")
+        if self.optimizer.script and not self.task.is_script:
+            raise GafError("optimizer.script belongs to a task that is a script")
         if self.batch_size % self.accumulate:
             raise GafError(
                 f"batch_size {self.batch_size} does not divide into accumulate={self.accumulate} parts"
@@ -316,6 +338,11 @@ def matched_control(config: RunConfig) -> RunConfig:
     s = gaf.parse(rule.activation).slope
     if not rule.has_control:
         raise GafError(f"{rule.activation} jumps at 0, so there is no matched control of it")
+    if rule.script:  # it knows what s multiplies
+        matched = rule.model_copy(update={"control": True})
+        return config.model_copy(
+            update={"name": f"{config.name}-matched-control", "optimizer": matched}
+        )
     change: dict[str, Any] = {"activation": None, "placement": None}
     if rule.eps == 0:  # without a bounded f an element that has had no gradient would be 0 / 0
         change["eps"] = OptimizerConfig.model_fields["eps"].default

@@ -33,6 +33,7 @@ from gaf.functions import Adaptive, as_activation
 from gaf.functions.registry import function_type
 from gaf.lab.engine.config import Config, OptimizerConfig, RunConfig, read
 from gaf.lab.engine.optimizers import import_rule
+from gaf.lab.tasks.script import Script, ScriptOptions
 from gaf.optim.factory import OURS
 
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ def _combined(config: RunConfig, task_version: int, data: dict) -> RunIdentity:
     from gaf.lab.tasks import models
 
     task = config.task
-    versions = {"engine": VERSION, f"task {task.kind}": task_version}
+    versions = {f"task {task.kind}": task_version}
+    if not task.is_script:
+        versions = {"engine": VERSION, **versions}
     if not task.own:
         versions[f"model {task.model}"] = models.version(task.model)
     versions |= _rule_versions(config.optimizer)
@@ -127,7 +130,9 @@ def _combined(config: RunConfig, task_version: int, data: dict) -> RunIdentity:
 
 def _rule_versions(rule: OptimizerConfig) -> dict[str, int]:
     f = as_activation(rule.activation)
-    versions = {f"rule {rule.name}": OURS[rule.name].version} if rule.ours else {}
+    versions: dict[str, int] = {}
+    if rule.ours and "name" not in rule.script:
+        versions[f"rule {rule.name}"] = OURS[rule.name].version
     if isinstance(f, Adaptive):
         inner = function_type(f.function)
         versions |= {"function auto": f.version, f"function {f.function}": inner.version}
@@ -139,13 +144,16 @@ def _rule_versions(rule: OptimizerConfig) -> dict[str, int]:
 
 def _source(config: RunConfig) -> dict[str, dict[str, str]]:
     """The files of a task, a function and a rule that are not the package's own."""
-    from gaf.lab.tasks.source import checksums
+    from gaf.lab.tasks.source import checksums, script_checksums
 
     task, f = config.task, as_activation(config.optimizer.activation)
-    made = {task.kind: task.kind.partition(":")[0]} if task.own else {}
+    made = {task.kind: task.kind.partition(":")[0]} if task.own and not task.is_script else {}
     for term in () if f is None else f.terms:
         made[f"the function {term.name}"] = type(term).__module__
     source = {name: checksums(module) for name, module in made.items() if not _ours(module)}
+    if task.is_script:
+        path = ScriptOptions.of(task).path
+        source[f"the script {path}"] = script_checksums(Path(path))
     rule = config.optimizer.name
     module = rule.partition(":")[0]
     if config.optimizer.imported:
@@ -167,6 +175,8 @@ def _ours(module: str) -> bool:
 
 
 def _data(task: Task) -> dict[str, dict]:
+    if isinstance(task, Script):
+        return {}  # which the script opens
     with redirect_stdout(sys.stderr):
         sources = {"train": task.training_part(), task.scored_on: task.scored_part()}
         return {split: dict(source.fingerprint) for split, source in sources.items()}
@@ -177,15 +187,23 @@ PACKAGES = ("torch", "lightning-fabric", "numpy", "pydantic", "pillow", "scikit-
 
 def facts(fabric: Fabric, data: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that is not in the config but may explain a difference."""
-    now, device = datetime.datetime.now(datetime.timezone.utc), fabric.device
+    device = fabric.device
+    return {
+        **facts_of_machine(data),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "processes": fabric.world_size,
+    }
+
+
+def facts_of_machine(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that do not depend on what a run computes with."""
+    now = datetime.datetime.now(datetime.timezone.utc)
     return {
         "command": sys.argv,
         "versions": versions(),
         "system": platform.platform(),
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "processes": fabric.world_size,
         "threads": torch.get_num_threads(),
         "git": git_revision(Path.cwd()),
         "data": data,

@@ -19,9 +19,11 @@ from gaf.lab.engine.loop import fit
 from gaf.lab.engine.optimizers import make_optimizer
 from gaf.lab.engine.progress import Progress
 from gaf.lab.engine.rng import Sampler
+from gaf.lab.engine.script import train_script
 from gaf.lab.engine.signals import Wish, listening
 from gaf.lab.engine.state import Run, go_on
 from gaf.lab.tasks import Task, load_task
+from gaf.lab.tasks.script import Script
 
 
 def train(
@@ -53,7 +55,7 @@ def train(
     if there and not resume:
         raise GafError(f"{folder} holds this run already")
     threads = config.threads
-    if threads is None and (folder / folders.ENVIRONMENT).is_file():
+    if threads is None and not config.task.is_script and (folder / folders.ENVIRONMENT).is_file():
         threads = folders.read_environment(folder).threads  # results depend on them in the last bit
     try:
         with rng.own_settings(threads), listening() as wish:
@@ -70,6 +72,8 @@ def train(
 
 def _train(config: RunConfig, folder: Path, progress: Progress, wish: Wish) -> Result:
     task = load_task(config.task)
+    if isinstance(task, Script):
+        return train_script(config, folder, task, progress, wish)
     identity = identify(config, task)
     folders.check_identity(folder, identity)
     if (folder / folders.FINISHED).is_file():

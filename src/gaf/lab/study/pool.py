@@ -24,6 +24,7 @@ import torch
 
 from gaf.common.files import DiskFull
 from gaf.lab.engine.config import RunConfig
+from gaf.lab.engine.script import USERS_PATH
 from gaf.lab.study.grid import RunFailed
 
 ATTEMPTS = 3  # processes that may die under one run
@@ -141,6 +142,7 @@ class Pool:
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            USERS_PATH: os.environ.get("PYTHONPATH", ""),  # for a script of theirs
         }
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[number % len(self._gpus)]

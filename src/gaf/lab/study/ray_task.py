@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from gaf.common.files import write_whole
 from gaf.lab.study.worker import Answers, serve
+from gaf.lab.tasks.base import SCRIPT
 
 PROGRESS = ".progress"  # in a run's folder: who trains it, from which step on, how far it is
 TELL = 2.0  # seconds between two looks at how far a run is; the folder may be on a network
@@ -48,7 +50,8 @@ def train_on_node(
         config: of the run, as JSON has it.
         folder: of the run, as the one who asks sees it.
         mark: a file that the one who asks has made beside the runs: not there, the folder is another.
-        paths: where modules are found; what this node has already, or has not got, is no harm.
+        paths: where modules are found, first the working folder of the one who asks; what this node has
+            already, or has not got, is no harm.
     """
     import ray  # type: ignore[import-not-found]
 
@@ -59,6 +62,8 @@ def train_on_node(
             "unseen": f"the node {place} does not see {Path(mark).parent}: give --out a folder that all "
             "nodes of the cluster share under the same path"
         }
+    if config["task"]["kind"] == SCRIPT and Path(paths[0]).is_dir():
+        os.chdir(paths[0])  # the working folder stays that of whoever asks
     notes = Notes(Path(folder), ray.get_runtime_context().get_node_id())
     serve({"config": config, "folder": folder}, notes)
     return notes.last

@@ -138,6 +138,11 @@ def make(base: RunConfig, text: str) -> Setting:
                 f"the setting {text!r}: {part!r} undoes {undone[0]!r}; leave one of them out"
             )
         by |= dict.fromkeys(changes, part)
+        # a script decides what no setting has set; a factor on its rate leaves it the script's
+        left = [
+            key for key in config.optimizer.script if key not in changes or RATE.fullmatch(part)
+        ]
+        changes["script"] = tuple(left)
         try:
             rule = OptimizerConfig.model_validate({**dict(config.optimizer), **changes})
         except ValidationError as error:
@@ -162,7 +167,8 @@ def rate_matters(rule: OptimizerConfig) -> bool:
     """
     f = as_activation(rule.activation)
     if isinstance(f, Adaptive) and not f.is_bound:
-        return rule.where == "gradient" and rule.name != "sgd"
+        # which rule a script has is not known before it runs
+        return "name" in rule.script or (rule.where == "gradient" and rule.name != "sgd")
     return rule.name not in RATE_FREE
 
 
@@ -248,7 +254,8 @@ def baseline(base: RunConfig) -> Setting:
 def _with_function(setting: Setting, f: gaf.Activation) -> Setting:
     """A setting with another function in the place of its own, as a control."""
     rule = setting.config.optimizer
-    own, other = (f"{function}@{rule.where}" for function in (rule.activation, spelled(f)))
+    place = f"@{rule.where}" if rule.where else ""  # as in :func:`_function`
+    own, other = f"{rule.activation}{place}", f"{spelled(f)}{place}"
     parts = tuple(other if part == own else part for part in setting.parts)
     changed = OptimizerConfig.model_validate({**dict(rule), "activation": spelled(f)})
     config = setting.config.model_copy(update={"optimizer": changed})
@@ -339,12 +346,15 @@ def _imported(
     spelled_name = next((lower for lower, other in OF_TORCH.items() if other is kind), full)
     parts = [] if rate == parameters(kind)["lr"].default else [short(float(rate))]
     parts += [f"{key}={_value(value)}" for key, value in arguments.items()]
-    decay = rule.weight_decay if "weight_decay" in parameters(kind) else 0.0
-    decay = arguments.pop("weight_decay", decay)
     changes = {
         **{key: OptimizerConfig.model_fields[key].default for key in OWN_KEYS},
-        **{"name": full, "lr": float(rate), "weight_decay": decay, "arguments": arguments},
+        **{"name": full, "lr": float(rate)},
     }
+    if "weight_decay" in arguments:
+        changes["weight_decay"] = arguments.pop("weight_decay")
+    elif "weight_decay" not in parameters(kind):
+        changes["weight_decay"] = 0.0
+    changes["arguments"] = arguments
     return f"{spelled_name}({', '.join(parts)})" if parts else spelled_name, changes
 
 
@@ -384,6 +394,8 @@ def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
         raise GafError(f"unknown setting {text!r}{did_you_mean(nearer, known)}")
     f = gaf.parse(function)
     activation = spelled(f)
+    if not placement and not rule.where:  # which the script knows
+        return activation, {"activation": activation, "placement": None}
     where = placement or (f.usual_placement if isinstance(f, Adaptive) else rule.where)
     return f"{activation}@{where}", {"activation": activation, "placement": where}
 

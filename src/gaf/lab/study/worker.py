@@ -98,7 +98,9 @@ def serve(job: dict[str, Any], answers: Answers) -> None:
         answers.send(full=str(full))
     except Exception as error:  # whatever a task may raise: it is the run that failed
         traceback.print_exc()
-        answers.send(failed=" ".join(f"{type(error).__name__}: {error}".split()))
+        # a sentence stands by itself, what is a bug has its kind before it
+        text = str(error) if isinstance(error, GafError) else f"{type(error).__name__}: {error}"
+        answers.send(failed=" ".join(text.split()))
     else:
         answers.send(done=True)
 

@@ -34,7 +34,7 @@ def built_in(kind: str) -> type[Task]:
 
 
 def load_task(config: TaskConfig) -> Task:
-    """The built-in task of ``config.kind``, or what the user's own function makes of ``options``."""
+    """The built-in task of ``config.kind``, the script, or what the user's function makes of ``options``."""
     if not config.own:
         if config.kind not in BUILT_IN:
             hint = did_you_mean(config.kind, BUILT_IN)
@@ -44,6 +44,10 @@ def load_task(config: TaskConfig) -> Task:
         task = built_in(config.kind)(config)  # type: ignore[call-arg]
         task.use_validation(config)
         return task
+    if config.is_script:
+        from gaf.lab.tasks.script import Script
+
+        return Script(config)
     make = import_maker(config.kind)
     try:
         inspect.signature(make).bind(**config.options)

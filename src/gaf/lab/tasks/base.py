@@ -78,14 +78,17 @@ class GrownConfig(Config):
 
 
 ScoredOn = Literal["test", "validation"]
+SCRIPT = "script"  # the kind of a task that is a script of the user's
 
 
 class TaskConfig(GrownConfig):
-    """What is learned: a built-in kind with data and model by name, or a user's own function.
+    """What is learned: a built-in kind with data and model by name, a user's own function or script.
 
     ``kind="my_module:make_task"`` calls ``make_task(**options)``; data, model and label smoothing are then
     unused. ``validation`` is the share of the training data that is kept out of the training, ``score_on``
     whether the test data or that share is evaluated: in the second case the test data stays closed.
+    ``kind="script"`` runs the script that ``options`` name, see :mod:`gaf.lab.tasks.script`, which keeps
+    validation data by itself.
     """
 
     later_keys: ClassVar[frozenset[str]] = frozenset({"validation", "score_on"})
@@ -113,7 +116,7 @@ class TaskConfig(GrownConfig):
                 raise GafError("options belong to tasks of your own, kind='my_module:make_task'")
             if not self.data or not self.model:
                 raise GafError(f"a {self.kind} task needs the names of its data and its model")
-        if self.score_on == "validation" and not self.validation:
+        if self.score_on == "validation" and not self.validation and not self.is_script:
             raise GafError(
                 "score_on=validation needs validation data: set validation to a share of the training "
                 "data, such as 0.2"
@@ -122,8 +125,13 @@ class TaskConfig(GrownConfig):
 
     @property
     def own(self) -> bool:
-        """Whether the task is made by a function of the user's."""
-        return ":" in self.kind
+        """Whether the task is made by a function of the user's, or is a script of theirs."""
+        return ":" in self.kind or self.is_script
+
+    @property
+    def is_script(self) -> bool:
+        """Whether the task is a script of the user's."""
+        return self.kind == SCRIPT
 
 
 @contextmanager

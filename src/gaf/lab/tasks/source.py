@@ -36,12 +36,21 @@ def checksums(module_name: str) -> dict[str, str]:
     path = Path(file).absolute()
     parts = len(module_name.split("."))
     root = path.parents[parts if path.name == "__init__.py" else parts - 1]
-    digests = {
-        part.relative_to(root).as_posix(): hashlib.sha256(part.read_bytes()).hexdigest()
-        for part in _files(root, path)
-    }
+    digests = _digests(root, path)
     _imported[module_name] = (module.__spec__, digests)
     return digests
+
+
+def script_checksums(path: Path) -> dict[str, str]:
+    """The sha256 of a script as it is now and of each file it imports from below its folder."""
+    return _digests(path.absolute().parent, path.absolute())
+
+
+def _digests(root: Path, first: Path) -> dict[str, str]:
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in _files(root, first)
+    }
 
 
 def _files(root: Path, first: Path) -> list[Path]:
