@@ -11,7 +11,7 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import NAME, SEEDS, Changes, Workers
+from gaf.lab.cli.trainings import SEEDS, Changes, Workers
 from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
@@ -23,10 +23,16 @@ def compare(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar=NAME,
-            help="What to train: a recipe, see gaf train --list, or a task of your own, from this folder. "
-            "Unset: digits.",
+            metavar="[RECIPE, MODULE:FUNCTION or SCRIPT]",
+            help="What to train: a recipe, see gaf train --list, a task of your own, from this folder, or a "
+            "training script with gaf.trial in it. Unset: digits.",
             show_default=False,
+        ),
+    ] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- ARGUMENTS]", help="Of the script, after two dashes.", show_default=False
         ),
     ] = None,
     settings: Annotated[
@@ -56,6 +62,13 @@ def compare(
     at_given_rate: Annotated[
         bool, typer.Option("--at-given-rate", help="Tune nothing: every rule at its usual rate.")
     ] = False,
+    launch: Annotated[
+        str,
+        typer.Option(
+            metavar="COMMAND",
+            help="What starts the script, such as 'torchrun --nproc-per-node 2'; unset: Python.",
+        ),
+    ] = "",
     changes: Changes = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/compare-NAME.")
@@ -70,6 +83,7 @@ def compare(
     Stopped or killed, the same command goes on: finished runs are not repeated.
 
     Example: gaf compare digits-cnn-sgdm --settings "adam, arctan(0.1, 20), auto" --seeds 10
+    Example: gaf compare train.py --seeds 5 -- --epochs 10
     """
     from gaf.common.files import plain
     from gaf.lab.engine.config import override
@@ -86,7 +100,10 @@ def compare(
 
     command = ["gaf", *sys.argv[1:]]
     tuning = _tuning(rates, tuning_seeds, within, at_given_rate)
-    given = digits() if name is None else [(trained(name), SETTINGS)]
+    if name is None:
+        given = digits()
+    else:
+        given = [(trained(name, arguments=arguments or (), launch=launch), SETTINGS)]
     plans: dict[Path, Plan] = {}
     for config, defaults in given:
         base = override(config, changes or [])

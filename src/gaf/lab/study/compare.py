@@ -10,7 +10,7 @@ from pathlib import Path
 from gaf.common.errors import GafError
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.study import results
+from gaf.lab.study import results, scripts
 from gaf.lab.study.grid import (
     RUNS,
     Executor,
@@ -26,6 +26,8 @@ from gaf.lab.study.plan import Plan
 from gaf.lab.study.results import Comparison, Cost, RunRef, Tuning
 from gaf.lab.study.tuning import tune_rates
 from gaf.lab.study.words import sentences
+from gaf.lab.tasks.base import SCRIPT
+from gaf.lab.tasks.script import ScriptOptions
 
 COMPARISON = "comparison"  # the folder of a comparison, within that of what it is a part of
 
@@ -55,14 +57,22 @@ def compare(
     """
     check_folder(folder, plan)
     trainer = Trainer(folder, executor, watch or Watch())
+    script = plan.base.task.kind == SCRIPT
     with folders.locked(folder):
         entries, seeds = plan.entries(), look(plan, folder)
         tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, {})
         if finalists and tuning:
             higher = _higher_is_better(chain.from_iterable(tried.values()))
             entries = _chosen(entries, finalists(entries, tuning, higher))
+        if script and tuning:
+            scripts.check_trials(tried, len(tuning.seeds))
         finals = _finals(plan, entries, tuning, tried, seeds, trainer)
+        said = scripts.facts(finals[entries[0].name].outcomes) if script else None
+        if said:
+            entries, finals, tuning = scripts.named(said, entries, finals, tuning)
         comparison = _conclude(plan, folder, entries, finals, seeds, tuning, tried, command)
+        if said:
+            comparison = comparison.model_copy(update={"score_on": said.scored_on})
         results.write(comparison, folder)
     return comparison
 
@@ -281,6 +291,8 @@ def describe(base: RunConfig) -> str:
         'digits-cnn on digits, 20 epochs in batches of 64, sgd with lr 0.1, momentum 0.9, weight decay 0.0005'
     """
     rule = base.optimizer
+    if base.task.kind == SCRIPT:
+        return ScriptOptions.of(base.task).call
     numbers = [f"lr {rule.lr:g}"]
     if rule.momentum:
         numbers.append(f"momentum {rule.momentum:g}")

@@ -1,7 +1,8 @@
-"""A training by name: a recipe, a task of the user's own, or that task in the place of a recipe's."""
+"""A training by name: a recipe, a task of the user's own, that task in a recipe's place, or a script."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gaf.common.errors import GafError
@@ -12,11 +13,26 @@ if TYPE_CHECKING:
 OWN_TASK = {"epochs": 10, "optimizer": {"lr": 0.05, "momentum": 0.9}}  # where no recipe is named
 
 
-def trained(name: str | None, task: str | None = None) -> RunConfig:
-    """The config of a recipe, of ``my_module:make_task`` with plain settings, or of both together."""
+def trained(
+    name: str | None,
+    task: str | None = None,
+    *,
+    arguments: Sequence[str] = (),
+    launch: str = "",
+) -> RunConfig:
+    """The config of a recipe, of ``my_module:make_task`` with plain settings, of both together, or of a script.
+
+    ``arguments`` and ``launch`` are a script's: see :func:`gaf.lab.engine.script.script_config`.
+    """
     from gaf.lab.engine.config import read
     from gaf.lab.study import recipes
 
+    if name is not None and name.endswith(".py"):
+        from gaf.lab.engine.script import script_config
+
+        return script_config(name, arguments, launch)
+    if arguments or launch:
+        raise GafError(f"arguments and --launch are for a script, and {name} is none")
     if task is not None:
         import_task(task)
     if name is None:

@@ -1,0 +1,119 @@
+"""A comparison of a script: what is known only after it ran, put in the place of what was assumed.
+
+Before its first run nobody knows the rule and the learning rate of a script. So it is planned under the name of
+a default rule, with factors on its rate. What it reports has the rule's name and its rates, and says
+whether there was a score on test data at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gaf.lab.engine.script import Report, check_seeds, read_report
+from gaf.lab.study.grid import Outcome
+from gaf.lab.study.judge import Entry, Finals
+from gaf.lab.study.results import RuleCurve, Tuning
+from gaf.lab.tasks.base import ScoredOn
+
+
+@dataclass(frozen=True)
+class ScriptFacts:
+    """What a script said of itself: the name of its rule, its learning rate, and what it was scored on."""
+
+    rule: str
+    rate: float
+    scored_on: ScoredOn
+
+    @classmethod
+    def of(cls, reports: Sequence[Report]) -> ScriptFacts:
+        """From the reports of the final; a script with a second optimizer has its first one's name."""
+        first = next(iter(reports[0].optimizers.values()), None)
+        rates = [rate for rate in first.script_lr if rate] if first else []
+        tested = all(report.test is not None for report in reports)
+        return cls(
+            first.script_rule if first else "script",
+            rates[0] if rates else 1.0,
+            "test" if tested else "validation",
+        )
+
+
+def check_trials(tried: Mapping[str, Sequence[Outcome]], seeds: int) -> None:
+    """Refuse a script that does not use its seed: all seeds of every rate have the same score."""
+    check_seeds(
+        [
+            one.result.score
+            for one in several[i : i + seeds]
+            if one.result and not one.result.diverged
+        ]
+        for several in tried.values()
+        for i in range(0, len(several), seeds)
+    )
+
+
+def facts(outcomes: Iterable[Outcome]) -> ScriptFacts | None:
+    """Of the runs of the baseline; None where none came to an end."""
+    reports = [read_report(one.folder) for one in outcomes if one.result]
+    return ScriptFacts.of(reports) if reports else None
+
+
+def named(
+    said: ScriptFacts, entries: Sequence[Entry], finals: Mapping[str, Finals], tuning: Tuning | None
+) -> tuple[list[Entry], dict[str, Finals], Tuning | None]:
+    """The same with the script's own rule for the baseline's name, and its rates in the place of factors."""
+    old = entries[0].name
+    new = said.rule if said.rule not in finals or said.rule == old else f"{said.rule} of the script"
+    scales = {
+        entry.name: said.rate if "lr" in entry.setting.config.optimizer.script else 1.0
+        for entry in entries
+    }
+
+    def name(setting: str) -> str:
+        return new if setting == old else setting
+
+    renamed = [
+        replace(
+            entry,
+            setting=replace(entry.setting, name=name(entry.name)),
+            control=name(entry.control) if entry.control else None,
+        )
+        for entry in entries
+    ]
+    scaled = {
+        name(setting): replace(
+            runs,
+            rate=_times(runs.rate, scales[setting]),
+            second_rate=_times(runs.second_rate, scales[setting]),
+        )
+        for setting, runs in finals.items()
+    }
+    if tuning is None:
+        return renamed, scaled, None
+    curves = {
+        name(setting): _scaled(curve, scales.get(setting, 1.0))
+        for setting, curve in tuning.curves.items()
+    }
+    return renamed, scaled, tuning.model_copy(update={"curves": curves})
+
+
+def _scaled(curve: RuleCurve, scale: float) -> RuleCurve:
+    window = curve.window
+    if window is not None:
+        ends = {"low": window.low * scale, "high": window.high * scale}
+        window = window.model_copy(update=ends)
+    return curve.model_copy(
+        update={
+            "usual": curve.usual * scale,
+            "trials": tuple(
+                trial.model_copy(update={"rate": _times(trial.rate, scale)})
+                for trial in curve.trials
+            ),
+            "chosen": _times(curve.chosen, scale),
+            "second": _times(curve.second, scale),
+            "window": window,
+        }
+    )
+
+
+def _times(rate: float | None, scale: float) -> float | None:
+    return None if rate is None else rate * scale
