@@ -43,6 +43,8 @@ SMALL = (
     2,
     "--seeds",
     2,
+    "--tuning-seeds",
+    1,
 )
 
 

@@ -41,6 +41,12 @@ def tune(
     seeds: Annotated[
         int | None, typer.Option(min=1, max=SEEDS, help="Of the final; unset: 5.")
     ] = None,
+    tuning_seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=SEEDS, help="Seeds on which each learning rate is tried; unset: 4."
+        ),
+    ] = None,
     changes: Changes = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/tune-NAME.")
@@ -65,6 +71,7 @@ def tune(
     from gaf.lab.study.grid import RUNS
     from gaf.lab.study.live import LiveTable
     from gaf.lab.study.plan import SEEDS as FINAL_SEEDS
+    from gaf.lab.study.plan import TuningPlan
     from gaf.lab.study.recipes.laptop import hard_case
     from gaf.lab.study.tune import tune as study
 
@@ -83,6 +90,7 @@ def tune(
             processes,
             candidates=candidates or study.CANDIDATES,
             seeds=tuple(range(seeds or FINAL_SEEDS)),
+            tuning=TuningPlan(seeds=tuning_seeds or study.TUNING_SEEDS),
             watch=LiveTable(console, config.name),
             say=lambda text: terminal.print_line(console, text),
             command=command,

@@ -1,7 +1,7 @@
 """A comparison of a script: what is known only after it ran, put in the place of what was assumed.
 
-Before its first run nobody knows the rule and the learning rate of a script. So it is planned under the name of
-a default rule, with factors on its rate. What it reports has the rule's name and its rates, and says
+Before its first run nobody knows the rule and the learning rate of a script. So it is planned under the name
+of a default rule, with factors on its rate. What it reports has the rule's name and its rates, and says
 whether there was a score on test data at all.
 """
 

@@ -20,7 +20,7 @@ def trained(
     arguments: Sequence[str] = (),
     launch: str = "",
 ) -> RunConfig:
-    """The config of a recipe, of ``my_module:make_task`` with plain settings, of both together, or of a script.
+    """The config of a recipe, of ``my_module:make_task`` with plain settings, of both together, of a script.
 
     ``arguments`` and ``launch`` are a script's: see :func:`gaf.lab.engine.script.script_config`.
     """

@@ -24,6 +24,9 @@ from gaf.lab.study.words import answer
 from gaf.optim.factory import OURS
 
 CANDIDATES = 6  # each is tuned over the learning rate, as the baseline is
+TUNING_SEEDS = (
+    4  # of each rate: the choice among candidates needs more than a verdict on given ones
+)
 
 
 def tune(
@@ -61,7 +64,7 @@ def tune(
             f"{', '.join(OURS)} to tune a function"
         )
     check_folder(folder)
-    tuning, watch = tuning or TuningPlan(), watch or Watch()
+    tuning, watch = tuning or TuningPlan(seeds=TUNING_SEEDS), watch or Watch()
     base, _ = without_function(config)
     say(f"probe: the first steps of {base.name} without a function")
     # the validation data is no part of it either

@@ -1,0 +1,69 @@
+"""A script of one's own under the protocol: its own names and rates, and a seed that it ignores is told."""
+
+import textwrap
+
+import pytest
+
+from gaf.lab.engine.script import script_config
+from gaf.lab.study.compare import compare
+from gaf.lab.study.plan import Plan, TuningPlan
+from gaf.lab.study.pool import LOG, Pool
+
+QUICK = TuningPlan(rates=2, seeds=2)
+SCRIPT = """
+    import torch
+    import gaf
+
+    trial = gaf.trial(score="loss", higher_is_better=False)
+    torch.manual_seed({seed})
+    w = torch.nn.Parameter(torch.randn(5))
+    opt = trial.optimizer("sgd", [w], lr=0.05, momentum=0.5)
+    for _ in range(20):
+        opt.zero_grad()
+        (w**2).sum().backward()
+        opt.step()
+    loss = (w**2).sum().item()
+    trial.report(validation=loss, {test} step=20)
+"""
+
+
+def compared(tmp_path, monkeypatch, settings=(), seed="trial.seed", test="test=loss,"):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT.format(seed=seed, test=test)))
+    plan = Plan(script_config("train.py"), settings, (0, 1), QUICK)
+    with Pool(2, tmp_path / "out" / LOG) as pool:
+        return compare(plan, tmp_path / "out", pool)
+
+
+@pytest.mark.slow
+def test_names_and_rates_are_the_scripts_own(tmp_path, monkeypatch):
+    found = compared(tmp_path, monkeypatch, ("adam",))
+    assert found.task == "train.py"
+    assert [row.setting for row in found.rows] == ["SGD", "adam"]
+    assert set(found.tuning.curves) == {"SGD", "adam"}
+    own = found.tuning.curves["SGD"]
+    assert own.usual == 0.05
+    # 0.05 and three times it; where the best is at an edge the grid has grown
+    assert {0.05, 0.15} <= {round(trial.rate, 6) for trial in own.trials}
+    assert found.rows[0].rate in [trial.rate for trial in own.trials]
+    assert found.tuning.curves["adam"].usual == 0.001
+    assert (found.score_on, found.higher_is_better) == ("test", False)
+
+
+@pytest.mark.slow
+def test_with_validation_alone_the_verdict_is_on_it(tmp_path, monkeypatch):
+    assert compared(tmp_path, monkeypatch, test="").score_on == "validation"
+
+
+@pytest.mark.slow
+def test_a_script_that_ignores_its_seed_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"pass trial\.seed to torch\.manual_seed"):
+        compared(tmp_path, monkeypatch, seed="3")
+
+
+def test_what_belongs_to_scripts_is_refused_elsewhere():
+    from gaf.lab.study.trainings import trained
+
+    assert trained("train.py", arguments=["--epochs", "3"]).task.kind == "script"
+    with pytest.raises(ValueError, match="are for a script, and digits-cnn-sgdm is none"):
+        trained("digits-cnn-sgdm", arguments=["--epochs", "3"])
