@@ -137,7 +137,11 @@ def window_lines(comparison: Comparison) -> Iterator[str]:
     rows = window_rows(comparison)
     if all(row.bar is None for row in rows):
         return
-    yield f"\nWindows of learning rates, against that of {one_line(comparison.baseline)}"
+    baseline = one_line(comparison.baseline)
+    if comparison.tuning and comparison.tuning.threshold is None:
+        yield f"\nNo windows of learning rates: {baseline} learned nothing at any of its rates"
+        return
+    yield f"\nWindows of learning rates, against that of {baseline}"
     heads = ("window", "factor", "widened", "shifted")
     yield from _aligned(
         heads,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from gaf.lab.study.protocol import seeds_for
-from gaf.lab.study.results import Comparison, Difference, Row, Window
+from gaf.lab.study.results import Comparison, Difference, Row
 from gaf.lab.study.statistics import LEVEL
 
 NOTHING_LEARNED = "nothing learned here"
@@ -141,36 +141,7 @@ def whom(comparison: Comparison) -> str:
     return "the baseline" if comparison.baseline == "baseline" else comparison.baseline
 
 
-def window_words(window: Window | None, has_rate: bool) -> str:
-    """A window of learning rates.
-
-    Example:
-        >>> ends = dict(low=0.03, high=0.3, open_low=True, open_high=False)
-        >>> window_words(Window(**ends, factor=10.0, shifted=0.5, widened=2.5), True)
-        'below 0.03 to 0.3, a factor of at least 10; widened by 2.5, shifted by 0.5'
-        >>> window_words(None, True), window_words(None, False)
-        ('none: its best is not good enough', 'no learning rate to tune')
-    """
-    if not has_rate:
-        return "no learning rate to tune"
-    if window is None:
-        return "none: its best is not good enough"
-    low = f"below {window.low:.2g}" if window.open_low else f"{window.low:.2g}"
-    high = f"above {window.high:.2g}" if window.open_high else f"{window.high:.2g}"
-    least = "at least " if window.open_low or window.open_high else ""
-    text = f"{low} to {high}, a factor of {least}{window.factor:.2g}"
-    if window.interval:
-        text += " [{:.2g}, {:.2g}]".format(*window.interval)
-    if window.widened is not None and window.shifted is not None:
-        widened = _bounded(window.widened, window.widened_is)
-        shifted = _bounded(window.shifted, window.shifted_is)
-        text += f"; widened by {widened}, shifted by {shifted}"
-    return text
-
-
 def _bounded(value: float, bound: str) -> str:
-    if bound == "unknown":
-        return "an unknown factor"
     return f"{value:.2g}" if bound == "exact" else f"{bound} {value:.2g}"
 
 
