@@ -12,6 +12,7 @@ from gaf.lab.study.settings import make
 from gaf.lab.study.tune.probe import QUANTILES, Layer, Probe, Sizes
 from gaf.lab.study.tune.recommend import recommend
 from gaf.lab.study.tune.shape import judge
+from gaf.lab.study.tune.tune import CANDIDATES
 
 W = [i / 25 - 1 for i in range(51)]
 
@@ -90,7 +91,7 @@ def test_the_presets_are_always_among_the_candidates_and_all_can_be_trained(medi
     assert {gaf.Arctan(0.1, 20.0), gaf.Arctan(0.2, 10.0)} <= functions
     assert found[0].source == "recommended"
     names = [each.name for each in found]
-    assert len(set(names)) == len(names) >= 16
+    assert len(set(names)) == len(names) >= CANDIDATES
     for each in found:
         made = make(config, each.name)
         assert made.name == each.name

@@ -12,6 +12,7 @@ Two situations, told apart by the probe:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,8 +60,6 @@ class Recommendation:
     others: tuple[Candidate, ...]
     reasons: tuple[tuple[str, str], ...]
     vanishing: bool
-    alphas: tuple[float, float]  # between which a search looks
-    betas: tuple[float, float]
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -123,25 +122,18 @@ def _vanishing(probe: Probe) -> Recommendation:
             f"{smallest.name}, so that f leaves its straight part even there.",
         ),
     )
-    values = [1 / high, 1 / middle, 1 / low, 3 / low]
+    # steep ones first: they saturate in every layer; another α would be another learning rate, which is tuned
+    values = [1 / low, 3 / low, 1 / middle, 1 / high]
     others = [
-        Candidate(family(_round(alpha * factor), _round(b)), where, "around the recommendation")
+        Candidate(family(alpha, _round(b)), where, "around the recommendation")
         for where in dict.fromkeys(("gradient", _default(probe)))
-        for factor in (1.0, 0.3)
-        for family, bs in ((gaf.Arctan, values), (gaf.Tanh, values[1:3]))
-        for b in bs
+        for b in values
+        for family in (gaf.Tanh, gaf.Arctan)
     ]
     typical = [layer.typical() for layer in probe.weights]
     across = _round(1 / math.exp(sum(map(math.log, typical)) / len(typical)))
     others.append(Candidate(gaf.Arctan(alpha, across), "gradient", "the middle of all layers"))
-    return Recommendation(
-        first,
-        (*presets(probe), *others),
-        reasons,
-        True,
-        (alpha / 10, alpha * 3),
-        (across / 3, 10 / low),
-    )
+    return Recommendation(first, _beside(probe, others), reasons, True)
 
 
 def _paper(probe: Probe, shape: Shape | None) -> Recommendation:
@@ -160,7 +152,7 @@ def _paper(probe: Probe, shape: Shape | None) -> Recommendation:
             f"of {probe.steps} steps was {probe.largest():.2g}, at step {probe.when}.",
         ),
         ("curve", curve),
-        ("family", "arctan: bounded, as the paper's rule for α needs; tanh and log are raced too."),
+        ("family", "arctan: bounded, as the paper's rule for α needs; tanh and log are tried too."),
         ("placement", f"{where}: gaf's default for this rule."),
         (
             "alpha",
@@ -176,15 +168,13 @@ def _paper(probe: Probe, shape: Shape | None) -> Recommendation:
         for s in (slope, 2 * slope, 8 * slope)
         for family in (gaf.Arctan, gaf.Tanh, gaf.Log)
     ]
-    typical = min(layer.typical(acts_on) for layer in probe.weights)
-    return Recommendation(
-        first,
-        (*presets(probe), *others),
-        reasons,
-        False,
-        (alpha / 30, alpha * 10),
-        (0.2 / largest, 1 / typical),
-    )
+    return Recommendation(first, _beside(probe, others), reasons, False)
+
+
+def _beside(probe: Probe, others: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """The first preset where it acts by default, the others around the recommendation, the other presets."""
+    first, *rest = presets(probe)
+    return (first, *others, *rest)
 
 
 def _slope(shape: Shape | None) -> tuple[float, str]:
