@@ -59,7 +59,7 @@ class Nameless(gaf.functions.AlphaBeta):
         (lambda: ValueClip(0.0), ValueError, "positive limit"),
         (lambda: NormClip(float("inf")), ValueError, "positive limit"),
         (
-            lambda: as_transform("softly(1, 2)"),
+            lambda: as_transform("qqqq(1, 2)"),
             ValueError,
             "unknown .* known are algebraic, arctan",
         ),
