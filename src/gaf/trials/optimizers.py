@@ -214,6 +214,7 @@ def described(
         "rule": type(made).__name__,
         "groups": [values(group) for group in made.param_groups],
         "script_rule": type(own).__name__,
+        "script_rate": _value(own.defaults.get("lr")),
         "script_lr": [_value(group.get("lr")) for group in own.param_groups],
         "dropped": dropped,
     }

@@ -205,6 +205,7 @@ def compared(seeds, capsys):
     """The scores of the baseline."""
     anew("bc", "helper")
     command = ["compare", "bc:make_task", "--settings", "adam", "--seeds", str(seeds), *QUICK]
+    command.append("--at-given-rate")
     assert run(command) == 0, capsys.readouterr().err
     found = read(Path("runs/compare-bc-make_task"))
     return found.row("sgd").scores

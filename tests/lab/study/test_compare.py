@@ -195,7 +195,8 @@ def test_more_seeds_are_a_new_look_at_which_the_earlier_ones_decide_nothing(tmp_
     again = compare(larger, tmp_path, Here())
     assert again.model_copy(update={"created": second.created}) == second
     assert look(plan, tmp_path) == Seeds((2, 3), (0, 1))  # fewer are the same look
-    assert look(dataclasses.replace(plan, tuning=QUICK), tmp_path) == Seeds((0, 1))
+    for other in ({"tuning": QUICK}, {"base": base("epochs=2")}):  # another question
+        assert look(dataclasses.replace(plan, **other), tmp_path) == Seeds((0, 1))
 
 
 def test_settings_are_paired_same_weights_and_same_batches_for_the_same_seed(tmp_path, monkeypatch):

@@ -65,5 +65,5 @@ def test_what_belongs_to_scripts_is_refused_elsewhere():
     from gaf.lab.study.trainings import trained
 
     assert trained("train.py", arguments=["--epochs", "3"]).task.kind == "script"
-    with pytest.raises(ValueError, match="are for a script, and digits-cnn-sgdm is none"):
+    with pytest.raises(ValueError, match="are for a script, and digits-cnn-sgdm is not one"):
         trained("digits-cnn-sgdm", arguments=["--epochs", "3"])

@@ -178,7 +178,7 @@ def test_the_bootstrap_is_that_of_curves_made_one_by_one():
         factors.append(own.factor)
         shifts.append(change.shifted)
         widenings.append(change.widened)
-    intervals = window_intervals(rule, base, 1.0, draws, seed=7)
+    intervals = window_intervals(rule, base, 1.0, draws=draws, seed=7)
     for values, interval in zip(
         (factors, shifts, widenings),
         (intervals.factor, intervals.shifted, intervals.widened),

@@ -100,6 +100,10 @@ def compare(
 
     command = ["gaf", *sys.argv[1:]]
     tuning = _tuning(rates, tuning_seeds, within, at_given_rate)
+    if name is None and (arguments or launch):
+        raise GafError(
+            "--launch and arguments are for a script: gaf compare train.py -- --epochs 10"
+        )
     if name is None:
         given = digits()
     else:

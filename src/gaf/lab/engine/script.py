@@ -63,6 +63,7 @@ class ScriptOptimizer(Config):
     rule: str
     groups: tuple[dict[str, Any], ...]
     script_rule: str
+    script_rate: Number | None  # what a factor multiplies; groups may have rates of their own
     script_lr: tuple[Number | None, ...]
     dropped: tuple[str, ...]
 

@@ -57,7 +57,7 @@ def columns(comparison: Comparison) -> tuple[Column[Row], ...]:
         )
     if any(row.vs_control for row in comparison.rows):
         shown += _difference(
-            "its matched control, which replaces f by its slope: what f adds to a change of scale",
+            "its matched control, which replaces f by its slope (Auto's curve by a line): what the bend adds",
             "control",
             lambda row: row.vs_control,
             digits,

@@ -19,14 +19,15 @@ from gaf.lab.study.grid import (
     check_place,
     digest,
     machine,
+    places,
     run_grid,
 )
 from gaf.lab.study.judge import Entry, Finals, judge
 from gaf.lab.study.plan import Plan
+from gaf.lab.study.protocol import significant
 from gaf.lab.study.results import Comparison, Cost, RunRef, Tuning
 from gaf.lab.study.tuning import tune_rates
 from gaf.lab.study.words import sentences
-from gaf.lab.tasks.base import SCRIPT
 from gaf.lab.tasks.script import ScriptOptions
 
 COMPARISON = "comparison"  # the folder of a comparison, within that of what it is a part of
@@ -57,7 +58,7 @@ def compare(
     """
     check_folder(folder, plan)
     trainer = Trainer(folder, executor, watch or Watch())
-    script = plan.base.task.kind == SCRIPT
+    script = plan.base.task.is_script
     with folders.locked(folder):
         entries, seeds = plan.entries(), look(plan, folder)
         tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, {})
@@ -67,6 +68,10 @@ def compare(
         if script and tuning:
             scripts.check_trials(tried, len(tuning.seeds))
         finals = _finals(plan, entries, tuning, tried, seeds, trainer)
+        if script:
+            scripts.check_trials(
+                {name: runs.outcomes for name, runs in finals.items()}, len(seeds.new)
+            )
         said = scripts.facts(finals[entries[0].name].outcomes) if script else None
         if said:
             entries, finals, tuning = scripts.named(said, entries, finals, tuning)
@@ -110,11 +115,28 @@ def look(plan: Plan, folder: Path) -> Seeds:
     if not (folder / Comparison.file).is_file():
         return Seeds(plan.seeds)
     before = results.read(folder, Comparison)
-    if (before.tuning is None) != (plan.tuning is None):
-        return Seeds(plan.seeds)  # another question
+    if not _is_same_question(plan, folder, before):
+        return Seeds(plan.seeds)
     used = (*before.earlier, *before.seeds)
     new = tuple(seed for seed in plan.seeds if seed not in used)
     return Seeds(new, used) if new else Seeds(before.seeds, before.earlier)
+
+
+def _is_same_question(plan: Plan, folder: Path, before: Comparison) -> bool:
+    """Whether the baseline's runs in a record are those that the plan would have: config, code and data."""
+    setting, row = plan.entries()[0].setting, before.rows[0]
+    if (before.tuning is None) != (plan.tuning is None) or row.rate is None:
+        return False
+    rate = row.rate
+    if before.tuning and plan.base.task.is_script:  # which is planned by factors on its rate
+        rate = significant(rate / before.tuning.curves[row.setting].usual)
+    planned = places(plan.finals(setting, rate, before.seeds), folder / RUNS).values()
+    recorded = {
+        folder / run.folder
+        for run in before.runs
+        if run.setting == row.setting and run.rate is None
+    }
+    return {place.folder for place in planned} == recorded
 
 
 @dataclass(frozen=True)
@@ -272,7 +294,9 @@ def _reference(folder: Path, name: str, seed: int, outcome: Outcome, rate: float
 
 
 def _cost(tried: Sequence[Outcome], finals: Sequence[Finals]) -> Cost:
-    judged = [outcome for one in finals for outcome in (*one.outcomes, *one.second_outcomes)]
+    judged = [
+        outcome for one in finals for outcome in (*one.earlier, *one.outcomes, *one.second_outcomes)
+    ]
     ended = [outcome.result for outcome in (*tried, *judged) if outcome.result]
     return Cost(
         trials=len(tried),
@@ -291,7 +315,7 @@ def describe(base: RunConfig) -> str:
         'digits-cnn on digits, 20 epochs in batches of 64, sgd with lr 0.1, momentum 0.9, weight decay 0.0005'
     """
     rule = base.optimizer
-    if base.task.kind == SCRIPT:
+    if base.task.is_script:
         return ScriptOptions.of(base.task).call
     numbers = [f"lr {rule.lr:g}"]
     if rule.momentum:

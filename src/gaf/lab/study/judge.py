@@ -248,6 +248,7 @@ def changes(baseline: Setting, setting: Setting) -> dict[str, str]:
         f"optimizer.{key}": f"{value:g}" if isinstance(value, float) else str(value)
         for key, value in after.items()
         if value != before[key]
+        and key != "script"  # what a script decides is not changed by a setting
     }
 
 

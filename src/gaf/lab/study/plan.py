@@ -119,10 +119,12 @@ class Plan:
         add(tuned[0])
         for setting in settings:
             key = add(setting)
+            if self.tuning and self.base.task.is_script:
+                continue  # which rule a control changes is not known before it runs
             if self.tuning:
                 added = [add(one) for one in controls(setting, tuned)]
                 if added:
-                    controlled[key] = added[0]  # of Auto's the line, which has the slope of f at 0
+                    controlled[key] = added[0]  # of Auto's the line: the same scales without a bend
             elif setting.kind == "function":
                 controlled[key] = add(control(setting))
         return [
@@ -164,8 +166,11 @@ class Plan:
         name = f"{self.title}: {setting.name}"
         if self.tuning is None:
             return config.model_copy(update={"name": name})
+        named = config.model_copy(update={"name": f"{name}, lr {rate:.3g}"})
+        if config.task.is_script:  # which has validation data of its own
+            return named
         task = config.task.model_copy(update={"validation": self.tuning.validation})
-        return config.model_copy(update={"name": f"{name}, lr {rate:.3g}", "task": task})
+        return named.model_copy(update={"task": task})
 
 
 def _seeded(config: RunConfig, seeds: Sequence[int]) -> list[RunConfig]:

@@ -192,7 +192,7 @@ class Tuning(Config):
     Args:
         seeds: of the trials; the table has others.
         rates: how many the grid has, ``ratio`` apart.
-        validation: the share of the training data that is the validation data.
+        validation: the share of the training data that is the validation data; None where a script has some.
         within: how far below the baseline's best score a window reaches, in units of the score.
         threshold: the score that a window asks for; None where the baseline learned nothing; then
             there are no windows.
@@ -202,7 +202,7 @@ class Tuning(Config):
     seeds: tuple[Whole, ...]
     rates: Whole
     ratio: Number
-    validation: Number
+    validation: Number | None
     within: Number
     threshold: Number | None
     curves: dict[str, RuleCurve]

@@ -29,11 +29,10 @@ class ScriptFacts:
     def of(cls, reports: Sequence[Report]) -> ScriptFacts:
         """From the reports of the final; a script with a second optimizer has its first one's name."""
         first = next(iter(reports[0].optimizers.values()), None)
-        rates = [rate for rate in first.script_lr if rate] if first else []
         tested = all(report.test is not None for report in reports)
         return cls(
             first.script_rule if first else "script",
-            rates[0] if rates else 1.0,
+            (first.script_rate if first else None) or 1.0,
             "test" if tested else "validation",
         )
 
@@ -90,17 +89,19 @@ def named(
     if tuning is None:
         return renamed, scaled, None
     curves = {
-        name(setting): _scaled(curve, scales.get(setting, 1.0))
+        name(setting): _scaled(curve, scales.get(setting, 1.0), scales[old])
         for setting, curve in tuning.curves.items()
     }
     return renamed, scaled, tuning.model_copy(update={"curves": curves})
 
 
-def _scaled(curve: RuleCurve, scale: float) -> RuleCurve:
+def _scaled(curve: RuleCurve, scale: float, baseline: float) -> RuleCurve:
+    """A curve whose rates are multiplied, beside a baseline whose rates are too."""
     window = curve.window
     if window is not None:
         ends = {"low": window.low * scale, "high": window.high * scale}
-        window = window.model_copy(update=ends)
+        shifted = _times(window.shifted, scale / baseline)
+        window = window.model_copy(update={**ends, "shifted": shifted})
     return curve.model_copy(
         update={
             "usual": curve.usual * scale,

@@ -28,11 +28,13 @@ def trained(
     from gaf.lab.study import recipes
 
     if name is not None and name.endswith(".py"):
+        if task is not None:
+            raise GafError(f"{name} is a script: give it alone")
         from gaf.lab.engine.script import script_config
 
         return script_config(name, arguments, launch)
     if arguments or launch:
-        raise GafError(f"arguments and --launch are for a script, and {name} is none")
+        raise GafError(f"arguments and --launch are for a script, and {name} is not one")
     if task is not None:
         import_task(task)
     if name is None:

@@ -1,6 +1,6 @@
 """The learning rate of every rule, tuned alike: the same grid, on validation data, on seeds of its own.
 
-Three rounds of runs: the grid; rates beyond its edge, where a rule's best is there; and, for the window of
+Three rounds of runs: the grid; rates beyond an edge that is among a rule's best; and, for the window of
 usable rates, one rate beside each of its ends. The last are for the picture and choose nothing.
 """
 
@@ -110,11 +110,11 @@ def tune_rates(
     }:
         add("tuning, beyond the edge", "grown", grown)
     # from the rates of the budget: what refines a window does not move it
-    baseline = rules[0].curve(higher)
-    within = tuning.within * point(baseline)
+    tuned = rules[0].curve(higher)
+    within = tuning.within * point(tuned)
     # as good as a guess is not good enough
-    learned = not at_chance(rules[0].results_at(baseline.best))
-    threshold = threshold_of(baseline, within) if learned else None
+    learned = not at_chance(rules[0].results_at(tuned.best))
+    threshold = threshold_of(tuned, within) if learned else None
     if threshold is not None:
         refined = {
             rule.entry.name: refinements(rule.curve(higher), threshold, tuning.ratio)
@@ -122,20 +122,23 @@ def tune_rates(
             if rule.entry.setting.has_rate
         }
         add("tuning, the ends of the windows", "refined", refined)
-    found = Tuning(
+    standard = Standard(rules[0].curve(higher), tuned, within, threshold)
+    summary = Tuning(
         seeds=tuning.seed_numbers,
         rates=tuning.rates,
         ratio=tuning.ratio,
-        validation=tuning.validation,
+        validation=None if plan.base.task.is_script else tuning.validation,
         within=within,
         threshold=threshold,
-        curves=_curves(rules, higher, within, threshold),
+        curves={
+            rule.entry.name: _curve(rule, standard, is_baseline=rule is rules[0]) for rule in rules
+        },
     )
     outcomes = {
         rule.entry.name: [one for rate in sorted(rule.outcomes) for one in rule.outcomes[rate]]
         for rule in rules
     }
-    return found, outcomes
+    return summary, outcomes
 
 
 def _higher_is_better(rules: Sequence[RuleTrials]) -> bool:
@@ -150,29 +153,29 @@ def _higher_is_better(rules: Sequence[RuleTrials]) -> bool:
     return first.higher_is_better if first else True
 
 
-def _curves(
-    rules: Sequence[RuleTrials], higher: bool, within: float, threshold: float | None
-) -> dict[str, RuleCurve]:
-    baseline = rules[0].curve(higher)  # with its refined rates
-    return {
-        rule.entry.name: _curve(
-            rule, baseline if rule is not rules[0] else None, higher, within, threshold
-        )
-        for rule in rules
-    }
+@dataclass(frozen=True)
+class Standard:
+    """What windows are measured by: the tuned baseline.
+
+    Args:
+        whole: its curve over all rates, those that refine its window too.
+        tuned: its curve over the rates that it was tuned with, whose best decides what is good.
+        within: how far below that best a window reaches.
+        threshold: the score that is left; None where the baseline learned nothing.
+    """
+
+    whole: protocol.RateCurve
+    tuned: protocol.RateCurve
+    within: float
+    threshold: float | None
 
 
-def _curve(
-    rule: RuleTrials,
-    baseline: protocol.RateCurve | None,
-    higher: bool,
-    within: float,
-    threshold: float | None,
-) -> RuleCurve:
+def _curve(rule: RuleTrials, standard: Standard, is_baseline: bool) -> RuleCurve:
+    higher = standard.whole.higher_is_better
     whole, chosen_from = rule.curve(higher), rule.curve(higher, "grid", "grown")
     good = None
-    if threshold is not None and rule.entry.setting.has_rate:
-        good = _window(whole, baseline, within, threshold)
+    if standard.threshold is not None and rule.entry.setting.has_rate:
+        good = _window(whole, standard, standard.threshold, is_baseline)
     return RuleCurve(
         usual=rule.usual,
         trials=tuple(
@@ -206,17 +209,14 @@ def point(curve: protocol.RateCurve) -> float:
 
 
 def _window(
-    curve: protocol.RateCurve,
-    baseline: protocol.RateCurve | None,
-    within: float,
-    threshold: float,
+    curve: protocol.RateCurve, standard: Standard, threshold: float, is_baseline: bool
 ) -> results.Window | None:
     """The window of a rule, and how it differs from the baseline's."""
     own = window(curve, threshold)
     if own is None:
         return None
-    intervals = window_intervals(curve, baseline or curve, within)
-    reference = window(baseline, threshold) if baseline else None
+    intervals = window_intervals(curve, standard.whole, standard.within, standard.tuned)
+    reference = None if is_baseline else window(standard.whole, threshold)
     change = shift_and_widening(own, reference) if reference else None
     return results.Window(
         **asdict(own),

@@ -33,6 +33,8 @@ def answer(comparison: Comparison) -> str:
         parts.append(f"Without a gradient activation, {named} {_is(rivals)} better too.")
     if widest := _widest(asked, comparison):
         parts.append(widest)
+    if comparison.score_on == "validation":
+        parts.append("Judged on validation data: no test score was reported.")
     return " ".join(parts)
 
 
@@ -42,7 +44,7 @@ def _yes(better: Sequence[Row], comparison: Comparison) -> str:
     if rest:
         named = ", ".join(row.setting for row in rest)
         text += f" So {_is(rest)} {named}."
-    if comparison.rows[0].at_chance:
+    if comparison.rows[0].at_chance and comparison.tuning:
         text += f" {comparison.baseline} learned nothing at any rate."
     return text
 
@@ -93,8 +95,8 @@ def _widest(asked: Sequence[Row], comparison: Comparison) -> str:
         return ""
     name, (factor, bound) = max(wider.items(), key=lambda item: item[1][0])
     return (
-        f"The learning rates at which {name} is good enough span {_bounded(factor, bound)} times the "
-        f"range of {comparison.baseline}'s."
+        f"The window of learning rates at which {name} is good enough is {_bounded(factor, bound)} times "
+        f"as wide as that of {comparison.baseline}."
     )
 
 
@@ -186,10 +188,14 @@ def _sentence(row: Row, comparison: Comparison) -> str:
     baseline = comparison.rows[0]
     parts = _against_baseline(row, comparison)
     if row.vs_control and row.control != baseline.setting and row.verdict != "nothing learned":
-        parts.append(against(row.vs_control, "its matched control"))
+        matched = row.kind == "function"
+        parts.append(
+            against(row.vs_control, "its matched control" if matched else str(row.control))
+        )
         gained = row.vs_baseline is not None and row.vs_baseline.verdict == "better"
         if gained and row.vs_control.verdict != "better":
-            parts.append("the slope of f alone may explain the gain")
+            alone = "the slope of f" if row.kind == "function" else "the scale of each tensor"
+            parts.append(f"{alone} alone may explain the gain")
     if row.second_rate is not None:
         parts.append(
             f"at lr {row.rate:.3g}, the next best {row.second_rate:.3g}{_edge(row, comparison)}"

@@ -58,6 +58,11 @@ def tune(
         GafError: the loss is no number, the folder holds something else.
         Stopped: a signal came.
     """
+    if config.task.is_script:
+        raise GafError(
+            "gaf tune looks at every step of a training, so it takes a recipe or a task: compare a script's "
+            "functions with gaf compare --settings"
+        )
     if not config.optimizer.ours:
         raise GafError(
             f"placements and controls of {config.optimizer.name} are not known: set optimizer.name to one of "
