@@ -26,7 +26,7 @@ from gaf.lab.study.statistics import LEVEL
 
 ROOT = Path(__file__).parent.parent
 PAGE, RECORD = ROOT / "docs" / "compare.md", ROOT / "results" / "protocol.json"
-TABLE = re.compile(r"(<!-- results/protocol: (error|power) -->\n\n)((?:\|.*\n)*)")
+TABLE = re.compile(r"(<!-- results/protocol: (error|power) -->\n\n)((?:\|.*\n)*)\n?")
 
 TABLES, RULES, TUNING_SEEDS, SEED = 4_000, 7, 2, 20
 FINAL_SEEDS = (3, 5, 10, 20)
@@ -229,7 +229,7 @@ def _table(head, rows, share):
 def written(text):
     record = json.loads(RECORD.read_text("utf-8"))
     tables = {"error": error_table, "power": power_table}
-    return TABLE.sub(lambda match: match[1] + tables[match[2]](record), text)
+    return TABLE.sub(lambda match: f"{match[1]}{tables[match[2]](record)}\n", text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A plain loop that `gaf compare` can run: four lines with `trial`, and the script still runs by itself.
+"""A plain loop that `gaf compare` can run: a few lines with `trial`, and the script still runs by itself.
 
 python examples/trial_loop.py --epochs 5
 gaf compare examples/trial_loop.py -- --epochs 5

@@ -137,6 +137,23 @@ def requested_optimizer(
     return made, sorted(dropped)
 
 
+def own_rate(own: torch.optim.Optimizer) -> float:
+    """The learning rate that stands for an optimizer: the one it was given, where a group has it.
+
+    Where every group has a rate of its own, it is that of the first group that has one above 0.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> own_rate(torch.optim.SGD([{"params": [w], "lr": 0.1}]))
+        0.1
+    """
+    rates = [float(group.get("lr") or 0.0) for group in own.param_groups]
+    given = float(own.defaults.get("lr") or 0.0)
+    return (
+        given if given > 0 and given in rates else next((rate for rate in rates if rate > 0), 1.0)
+    )
+
+
 def _kept(old: _Kind, new: _Kind, arguments: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """The script's arguments as another rule takes them, and those that it does not know."""
     if new is old:
@@ -213,11 +230,16 @@ def described(
     return {
         "rule": type(made).__name__,
         "groups": [values(group) for group in made.param_groups],
-        "script_rule": type(own).__name__,
-        "script_rate": _value(own.defaults.get("lr")),
+        "script_rule": type(own).__name__ + (f" + {f!r}" if (f := _function(own)) else ""),
+        "script_rate": own_rate(own) if "lr" in own.defaults else None,
         "script_lr": [_value(group.get("lr")) for group in own.param_groups],
         "dropped": dropped,
     }
+
+
+def _function(own: torch.optim.Optimizer) -> Any:
+    """The activation that a script gives its optimizer by itself."""
+    return activation_of(own.param_groups[0])
 
 
 def _value(value: Any) -> Any:

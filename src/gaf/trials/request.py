@@ -35,7 +35,7 @@ class Request:
         activation: the function; None: the script's own.
         placement: where it acts; None: the usual one of the rule that the script has.
         control: the matched control instead: the function replaced by its slope.
-        centralize, clip_value, clip_norm, normalize: see :class:`gaf.optim.treatment.Treatment`.
+        centralize, clip_value, clip_norm, normalize: see :class:`gaf.trials.treatment.Treatment`.
     """
 
     seed: int = 0

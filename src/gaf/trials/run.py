@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from gaf.trials.optimizers import (
     copies,
     described,
     entries_of,
+    own_rate,
     requested_optimizer,
     script_optimizer,
 )
@@ -138,10 +139,9 @@ class Trial:
         own = script_optimizer(rule, copies(entries), arguments)
         made, dropped = own, []
         if self._place is not None:
-            own_rate = float(own.defaults.get("lr", 1.0))
-            unit = self._rates.setdefault(rule, own_rate)
+            unit = self._rates.setdefault(rule, own_rate(own))
             made, dropped = requested_optimizer(self._request, rule, entries, arguments, own, unit)
-            self._factors[name] = float(made.defaults.get("lr", 1.0)) / own_rate
+            self._factors[name] = own_rate(made) / own_rate(own)
         made.register_step_post_hook(self._count)
         if hasattr(made, "train"):  # of schedule-free optimizers
             made.train()  # type: ignore[attr-defined]
@@ -194,6 +194,7 @@ class Trial:
             "validation": None if validation is None else float(validation),
             "test": None if tested is None else float(tested),
         }
+        self._check_worst(scores.values())
         if _rank() != 0:
             return
         if self._place is None:
@@ -209,6 +210,21 @@ class Trial:
             "optimizers": self._records,
         }
         write_json(self._place / REPORT, content)
+
+    def _check_worst(self, scores: Iterable[float | None]) -> None:
+        """A run that diverged counts with the worst score, so no other may be worse than that."""
+        worst, higher = self._judged["worst"], self._judged["higher_is_better"]
+        for score in scores:
+            if (
+                score is not None
+                and math.isfinite(score)
+                and (score < worst) == higher
+                and score != worst
+            ):
+                raise GafError(
+                    f"a score of {score:g} is worse than {worst:g}, which a run that diverges would have: "
+                    f"pass gaf.trial(worst={'-' if higher else ''}math.inf), or the worst score there is"
+                )
 
 
 def _rank() -> int:

@@ -78,7 +78,7 @@ def test_bad_input_is_one_sentence_and_exit_status_2(tune, tmp_path):
         assert says in last, (args, last)
 
 
-def test_ctrl_c_outside_of_the_races_is_one_line(tune, monkeypatch):
+def test_ctrl_c_outside_of_the_runs_is_one_line(tune, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -117,7 +118,9 @@ def prepare(config: RunConfig, folder: Path, task: Task, fabric: Fabric, wish: W
 
 def _result(run: Run) -> Result:
     task, state = run.task, run.state
-    final = {task.score: task.worst} if state.diverged else state.test
+    # a loss that diverged is infinite, whatever its task forgot to say
+    worst = task.worst if task.worst or task.higher_is_better else math.inf
+    final = {task.score: worst} if state.diverged else state.test
     return Result(
         name=run.config.name,
         score_name=task.score,

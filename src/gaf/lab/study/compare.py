@@ -72,7 +72,7 @@ def compare(
             scripts.check_trials(
                 {name: runs.outcomes for name, runs in finals.items()}, len(seeds.new)
             )
-        said = scripts.facts(finals[entries[0].name].outcomes) if script else None
+        said = scripts.facts(entries[0].name, finals) if script else None
         if said:
             entries, finals, tuning = scripts.named(said, entries, finals, tuning)
         comparison = _conclude(plan, folder, entries, finals, seeds, tuning, tried, command)

@@ -106,11 +106,13 @@ class Plan:
         At given rates each function has a matched control. Where rates are tuned a tuned baseline is the
         control of a function that changes the rate alone, so that fewer are needed.
         """
-        by_config: dict[str, list[Setting]] = {}  # of equal configs the first gives the name
-        controlled: dict[str, str] = {}
+        by_config: dict[
+            tuple[str, bool], list[Setting]
+        ] = {}  # of equal ones the first gives the name
+        controlled: dict[tuple[str, bool], tuple[str, bool]] = {}
 
-        def add(setting: Setting) -> str:
-            key = digest(setting.config)
+        def add(setting: Setting) -> tuple[str, bool]:
+            key = digest(setting.config), self.tuning is None or setting.has_rate
             by_config.setdefault(key, []).append(setting)
             return key
 
@@ -166,7 +168,8 @@ class Plan:
         name = f"{self.title}: {setting.name}"
         if self.tuning is None:
             return config.model_copy(update={"name": name})
-        named = config.model_copy(update={"name": f"{name}, lr {rate:.3g}"})
+        at = "lr x" if "lr" in config.optimizer.script else "lr "
+        named = config.model_copy(update={"name": f"{name}, {at}{rate:.3g}"})
         if config.task.is_script:  # which has validation data of its own
             return named
         task = config.task.model_copy(update={"validation": self.tuning.validation})

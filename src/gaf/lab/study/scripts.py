@@ -7,9 +7,10 @@ whether there was a score on test data at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gaf.common.errors import GafError
 from gaf.lab.engine.script import Report, check_seeds, read_report
 from gaf.lab.study.grid import Outcome
 from gaf.lab.study.judge import Entry, Finals
@@ -50,10 +51,23 @@ def check_trials(tried: Mapping[str, Sequence[Outcome]], seeds: int) -> None:
     )
 
 
-def facts(outcomes: Iterable[Outcome]) -> ScriptFacts | None:
-    """Of the runs of the baseline; None where none came to an end."""
-    reports = [read_report(one.folder) for one in outcomes if one.result]
-    return ScriptFacts.of(reports) if reports else None
+def facts(baseline: str, finals: Mapping[str, Finals]) -> ScriptFacts | None:
+    """Of the runs of the baseline; None where none came to an end.
+
+    Raises:
+        GafError: some runs have a score on test data and others have none.
+    """
+    reports = {
+        name: [read_report(one.folder) for one in runs.outcomes if one.result]
+        for name, runs in finals.items()
+    }
+    tested = {report.test is not None for several in reports.values() for report in several}
+    if len(tested) > 1:
+        raise GafError(
+            "some runs of the script report a test score and others do not: report test=... at the end of "
+            "every run, or never"
+        )
+    return ScriptFacts.of(reports[baseline]) if reports[baseline] else None
 
 
 def named(

@@ -19,18 +19,24 @@ WIDER = 1.5  # times the baseline's window, from which on it is worth a sentence
 def answer(comparison: Comparison) -> str:
     """Does it help? In a sentence or two."""
     baseline, *others = comparison.rows
-    activated = [row for row in others if row.activated]
+    activated = [row for row in others if row.activated and row.kind != "control"]
     if not others:
         return f"{baseline.setting} alone: there is nothing to compare with."
     if all(row.at_chance for row in comparison.rows):
         return f"Nothing learned: no run has a better {comparison.score_name} than a guess."
-    asked = activated or others
+    asked = activated or [row for row in others if row.kind != "control"] or others
     better = sorted((row for row in asked if row.verdict == "better"), key=_size)
     parts = [_yes(better, comparison)] if better else [_no(asked, comparison)]
-    rivals = [row for row in others if row not in asked and row.verdict == "better"]
+    rivals = [
+        row
+        for row in others
+        if row not in asked and row.kind != "control" and row.verdict == "better"
+    ]
     if rivals:
-        named = " and ".join(f"{row.setting} by {_by(row, comparison)}" for row in rivals[:3])
-        parts.append(f"Without a gradient activation, {named} {_is(rivals)} better too.")
+        named = " and ".join(f"{row.setting} (by {_by(row, comparison)})" for row in rivals[:3])
+        parts.append(
+            f"Without a gradient activation, {named} {_is(rivals)} better{' too' if better else ''}."
+        )
     if widest := _widest(asked, comparison):
         parts.append(widest)
     if comparison.score_on == "validation":
@@ -44,6 +50,10 @@ def _yes(better: Sequence[Row], comparison: Comparison) -> str:
     if rest:
         named = ", ".join(row.setting for row in rest)
         text += f" So {_is(rest)} {named}."
+    if first.vs_control and first.vs_control.verdict != "better":
+        text += (
+            f" Its control, {first.control}, is not told from it: that alone may explain the gain."
+        )
     if comparison.rows[0].at_chance and comparison.tuning:
         text += f" {comparison.baseline} learned nothing at any rate."
     return text
@@ -70,6 +80,11 @@ def _no(asked: Sequence[Row], comparison: Comparison) -> str:
         ),
     )
     worse = [row.setting for row in judged if row.verdict == "worse"]
+    if best.vs_baseline and not math.isfinite(best.vs_baseline.mean):
+        return (
+            f"No difference: over {n} seeds runs of {best.setting} or {whom(comparison)} diverged, so that "
+            "only the signs of the differences can be tested, which takes more seeds."
+        )
     text = (
         f"No difference: {best.setting} and {whom(comparison)} differ by {_by(best, comparison)} "
         f"over {n} seeds"

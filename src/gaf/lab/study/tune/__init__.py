@@ -1,1 +1,1 @@
-"""WHICH VALUES: the paper's steps (a) to (d), automated, and a race that checks what they recommend."""
+"""WHICH VALUES: the paper's steps (a) to (d), automated, and a comparison that checks what they recommend."""

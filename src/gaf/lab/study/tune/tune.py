@@ -132,14 +132,14 @@ def _conclude(
 ) -> Tuned:
     row = next(row for row in comparison.rows if row.activated)
     winner = next(candidate for candidate in tried if candidate.name in (row.setting, *row.also))
-    rule = seen.config.optimizer.model_copy(update={"lr": row.rate})
+    rule = seen.config.optimizer.model_copy(update={"lr": row.rate or seen.config.optimizer.lr})
     matched = row.vs_control is None or row.vs_control.verdict == "better"
     return Tuned(
         title=seen.config.name,
         task=describe(seen.config),
         verdict=answer(comparison),
         helps=row.verdict == "better" and matched,
-        line=line(rule, winner),
+        line=line(rule, winner) if row.rate is not None else "",
         winner=NamedCandidate(**winner.record()),
         recommended=NamedCandidate(**tried[0].record()),
         candidates=tuple(NamedCandidate(**candidate.record()) for candidate in tried),
@@ -169,7 +169,7 @@ def curve_near(baselines: Sequence[Outcome], seen: Probe) -> Curve:
 
 
 def line(rule: OptimizerConfig, winner: Candidate) -> str:
-    """What to copy into a training script; what the race did beside it stands in a comment.
+    """What to copy into a training script; what else the config does to gradients stands in a comment.
 
     Example:
         >>> import gaf
