@@ -202,3 +202,19 @@ def test_named_parameters(trial_of):
     model = torch.nn.Linear(2, 2)
     made = trial_of(rule="adam", lr=0.01).optimizer("sgd", model.named_parameters(), lr=0.1)
     assert made.param_groups[0]["param_names"] == ["weight", "bias"]
+
+
+def test_where_every_group_has_a_rate_another_rule_keeps_their_ratios(trial_of):
+    params = weights((2, 2), (2,))
+    groups = [{"params": params[:1], "lr": 0.1}, {"params": params[1:], "lr": 0.01}]
+    trial = trial_of(rule="adam", lr=0.001)
+    made = trial.optimizer("sgd", groups)
+    assert [group["lr"] for group in made.param_groups] == pytest.approx([0.001, 0.0001])
+    assert trial._records[""]["script_rate"] == 0.1
+
+
+def test_a_function_that_the_script_has_itself_is_in_its_rules_name(trial_of):
+    trial = trial_of(factor=1.0)
+    trial.optimizer("sgd+arctan(0.1, 20)", weights(), lr=0.1)
+    name = trial._records[""]["script_rule"]
+    assert name == "SGD + Arctan(alpha=0.1, beta=20.0)"

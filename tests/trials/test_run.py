@@ -128,3 +128,16 @@ def test_switched_optimizers_train_and_are_evaluated(monkeypatch, tmp_path):
     with trial.evaluating():
         assert opt.mode == "eval"
     train(opt, params)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "score"),
+    [({}, -200.0), ({"worst": 1.0, "higher_is_better": False}, 2.0)],
+)
+def test_a_score_below_the_worst_one_is_refused(monkeypatch, arguments, score):
+    """Else a run that diverges would be the best of all."""
+    monkeypatch.delenv("GAF_TRIAL", raising=False)
+    with pytest.raises(ValueError, match=r"which a run that diverges would have: pass gaf\.trial"):
+        gaf.trial(**arguments).report(validation=score)
+    gaf.trial(worst=-1000.0).report(validation=-200.0)
+    gaf.trial().report(validation=float("nan"))

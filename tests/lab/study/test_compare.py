@@ -51,6 +51,12 @@ def test_a_tuned_baseline_is_the_control_of_a_function_that_changes_the_rate_alo
     assert {entry.control for entry in decayed.entries()} == {None, control}
 
 
+def test_a_rule_and_the_same_rule_untuned_are_two_rows_where_rates_are_tuned():
+    settings = ("adam + untuned", "adam")
+    assert names(Plan(base(), settings)) == ["sgd", *settings]
+    assert names(Plan(base(), settings, **AT_RATE)) == ["sgd", "adam + untuned"]
+
+
 def test_a_recipe_with_a_function_is_compared_with_its_baseline():
     plan = Plan(recipes.get("digits-cnn-sgdm-log-0.1-20@update"), ())
     assert names(plan) == ["sgd", "log(0.1, 20)@update"]

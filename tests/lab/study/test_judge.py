@@ -291,6 +291,27 @@ def test_a_rule_is_worse_where_both_of_its_rates_are(outcome):
     )
 
 
+def test_the_answer_says_where_a_control_does_as_well_and_never_counts_one(outcome):
+    f, control = "arctan(0.1, 20)@momentum", "control(arctan(0.1, 20)@momentum)"
+    base, good = [*map(outcome, BAD)], [*map(outcome, GOOD)]
+    close = [outcome(each + 0.001 * (-1) ** i) for i, each in enumerate(GOOD)]
+    said = answer(compared({"baseline": base, f: good, control: close}))
+    assert said.startswith(f"Yes: {f} is better than the baseline by 29.5 points")
+    assert f"Its control, {control}, is not told from it" in said
+    assert "So is" not in said
+    alone = answer(compared({"baseline": base, f: good, control: [*map(outcome, BAD)]}))
+    assert "Its control" not in alone
+
+
+def test_where_runs_diverged_to_infinity_the_answer_says_what_that_takes(outcome):
+    base = [outcome(0.3, higher=False) for _ in range(4)]
+    ran = [outcome(math.inf, diverged=True, higher=False) for _ in range(4)]
+    said = answer(compared({"baseline": base, "auto": ran}))
+    assert said.startswith(
+        "No difference: over 4 seeds runs of auto@gradient or the baseline diverged"
+    )
+
+
 def test_a_rate_at_the_edge_of_what_was_tried_is_said(outcome):
     rows = {"baseline": [*map(outcome, BAD)], G: [*map(outcome, GOOD)]}
     others = {name: [*map(outcome, BAD)] for name in rows}
