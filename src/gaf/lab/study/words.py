@@ -51,9 +51,9 @@ def _yes(better: Sequence[Row], comparison: Comparison) -> str:
         named = ", ".join(row.setting for row in rest)
         text += f" So {_is(rest)} {named}."
     if first.vs_control and first.vs_control.verdict != "better":
-        text += (
-            f" Its control, {first.control}, is not told from it: that alone may explain the gain."
-        )
+        worse = first.vs_control.verdict == "worse"
+        what = "better still" if worse else "not told from it: that alone may explain the gain"
+        text += f" Its control, {first.control}, is {what}."
     if comparison.rows[0].at_chance and comparison.tuning:
         text += f" {comparison.baseline} learned nothing at any rate."
     return text
