@@ -211,7 +211,7 @@ def _sentence(row: Row, comparison: Comparison) -> str:
         if gained and row.vs_control.verdict != "better":
             alone = "the slope of f" if row.kind == "function" else "the scale of each tensor"
             parts.append(f"{alone} alone may explain the gain")
-    if row.second_rate is not None:
+    if comparison.tuning and row.rate is not None and row.second_rate is not None:
         parts.append(
             f"at lr {row.rate:.3g}, the next best {row.second_rate:.3g}{_edge(row, comparison)}"
         )
@@ -288,7 +288,6 @@ def against(difference: Difference, name: str, comma: str = "") -> str:
 
 
 def _edge(row: Row, comparison: Comparison) -> str:
-    assert comparison.tuning is not None
-    trials = comparison.tuning.curves[row.setting].trials
-    chosen = [trial.rate for trial in trials if trial.part != "refined"]
-    return ", at the edge of what was tried" if row.rate in (chosen[0], chosen[-1]) else ""
+    curve = comparison.tuning.curves.get(row.setting) if comparison.tuning else None
+    chosen = [trial.rate for trial in curve.trials if trial.part != "refined"] if curve else []
+    return ", at the edge of what was tried" if row.rate in (*chosen[:1], *chosen[-1:]) else ""
