@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -155,11 +156,12 @@ def test_kill_9_of_any_process_at_any_moment_changes_nothing(tmp_path):
         process = subprocess.Popen(
             [*command, str(tmp_path / "killed")], env=ENVIRONMENT, stdout=subprocess.DEVNULL
         )
-        time.sleep(draw.uniform(2, 20))
+        time.sleep(draw.uniform(0.5, 5))
         if process.poll() is None:
             victim = draw.choice(family(process.pid))
-            killed.append(victim == process.pid)
-            os.kill(victim, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(victim, signal.SIGKILL)
+                killed.append(victim == process.pid)
         process.wait()
         if (
             all((folder / "finished.json").exists() for folder in runs_in(tmp_path / "killed"))
