@@ -3,7 +3,7 @@
 from gaf.functions.algebraic import Algebraic
 from gaf.functions.arctan import Arctan
 from gaf.functions.asinh import Asinh
-from gaf.functions.base import Activation, Adaptive, AlphaBeta, Curve
+from gaf.functions.base import Activation, Adaptive, AlphaBeta, ScaledCurve
 from gaf.functions.clips import BiClip, Clip
 from gaf.functions.limits import Line, Sign
 from gaf.functions.log import Log
@@ -25,9 +25,9 @@ __all__ = [
     "Asinh",
     "BiClip",
     "Clip",
-    "Curve",
     "Line",
     "Log",
+    "ScaledCurve",
     "Sign",
     "Softsign",
     "Tanh",

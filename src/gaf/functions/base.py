@@ -206,7 +206,7 @@ class AlphaBeta(Activation):
 
 
 @dataclass(frozen=True)
-class Curve:
+class ScaledCurve:
     """A function of values that an adaptive activation sets, a row of them for each tensor.
 
     Args:
@@ -234,7 +234,7 @@ class Adaptive(Activation):
     function: str
 
     @property
-    def curve(self) -> Curve:
+    def curve(self) -> ScaledCurve:
         """The function of the values that are set for each tensor."""
         raise NotImplementedError
 

@@ -25,26 +25,26 @@ from typing import Any, ClassVar
 
 from gaf.common.errors import GafError
 from gaf.common.texts import did_you_mean
-from gaf.functions import Adaptive, Arctan, Clip, Curve, Line, Sign, register
+from gaf.functions import Adaptive, Arctan, Clip, Line, ScaledCurve, Sign, register
 from gaf.functions.base import parameter
 
 QUARTER = math.pi / 4  # arctan(1), which is f(m) / alpha
 
 # By the name of the function, of alpha and beta = 1 / m. All have f(m) = QUARTER alpha.
-CURVES: dict[str, Curve] = {
-    "arctan": Curve(
+CURVES: dict[str, ScaledCurve] = {
+    "arctan": ScaledCurve(
         Arctan.formula,
         slope=lambda alpha, beta: alpha * beta,
         bound=lambda alpha, beta: alpha * math.pi / 2,
     ),
     # through (m, f(m)), and never bent
-    "line": Curve(
+    "line": ScaledCurve(
         lambda xp, g, alpha, beta: Line.formula(xp, g, QUARTER * alpha * beta),
         slope=lambda alpha, beta: QUARTER * alpha * beta,
         bound=lambda alpha, beta: math.inf * alpha,
     ),
     # the same line up to 2 m, where it reaches the arctan's bound
-    "clip": Curve(
+    "clip": ScaledCurve(
         lambda xp, g, alpha, beta: Clip.formula(
             xp, QUARTER * alpha * beta * g, 2 * QUARTER * alpha
         ),
@@ -52,7 +52,7 @@ CURVES: dict[str, Curve] = {
         bound=lambda alpha, beta: 2 * QUARTER * alpha,
     ),
     # of every element what the quantile has
-    "sign": Curve(
+    "sign": ScaledCurve(
         lambda xp, g, alpha, beta: Sign.formula(xp, g, QUARTER * alpha),
         slope=lambda alpha, beta: math.inf * alpha,
         bound=lambda alpha, beta: QUARTER * alpha,
@@ -133,7 +133,7 @@ class Auto(Adaptive):
         return replace(self, lr=float(lr))
 
     @property
-    def curve(self) -> Curve:
+    def curve(self) -> ScaledCurve:
         return CURVES[self.function]
 
 

@@ -14,13 +14,13 @@ from gaf.lab.study.judge import differences
 from gaf.lab.study.protocol import judge_pair
 from gaf.lab.study.results import (
     Comparison,
-    Cost,
+    RateTrial,
     Row,
     RuleCurve,
     RunRef,
-    Trial,
+    StudyCost,
     Tuning,
-    Window,
+    UsableRates,
     write,
 )
 from tests.lab.reports.example import write_run
@@ -193,7 +193,7 @@ def tuned_comparison(
             threshold=_threshold(rules),
             curves=curves,
         ),
-        cost=Cost(trials=104, finals=65, steps=24_832, seconds=312.4),
+        cost=StudyCost(trials=104, finals=65, steps=24_832, seconds=312.4),
         command=("gaf", "compare", "digits-cnn-sgdm"),
         environment={
             "versions": {"python": "3.11.7", "torch": "2.13.0+cpu"},
@@ -207,14 +207,14 @@ def tuned_comparison(
 
 def small_tuning(names: Iterable[str]) -> Tuning:
     """A tuning of two rates for each of some settings, the higher of which was lost."""
-    window = Window(
+    window = UsableRates(
         low=0.05, high=0.2, open_low=True, open_high=False, factor=4.0, widened=1.0, shifted=1.0
     )
     curve = RuleCurve(
         usual=0.1,
         trials=(
-            Trial(rate=0.1, part="grid", scores=(0.9,), mean=0.9),
-            Trial(rate=0.3, part="refined", scores=(None,), mean=None),
+            RateTrial(rate=0.1, part="grid", scores=(0.9,), mean=0.9),
+            RateTrial(rate=0.3, part="refined", scores=(None,), mean=None),
         ),
         chosen=0.1,
         second=None,
@@ -262,7 +262,7 @@ def _threshold(rules: Mapping[str, Rule]) -> float | None:
 def _curves(rules: Mapping[str, Rule]) -> dict[str, RuleCurve]:
     threshold = _threshold(rules)
     curves = {}
-    reference: Window | None = None
+    reference: UsableRates | None = None
     for name, rule in rules.items():
         window = _window(rule, threshold, reference)
         reference = window if reference is None else reference
@@ -274,7 +274,7 @@ def _curves(rules: Mapping[str, Rule]) -> dict[str, RuleCurve]:
         curves[name] = RuleCurve(
             usual=rule.usual,
             trials=tuple(
-                Trial(
+                RateTrial(
                     rate=rate,
                     part="refined" if rate in rule.refined else "grid",
                     scores=_around(rule.means[rate]),
@@ -298,7 +298,9 @@ def _around(mean: float | None) -> tuple[float | None, float | None]:
     return mean - spread, mean + spread
 
 
-def _window(rule: Rule, threshold: float | None, reference: Window | None) -> Window | None:
+def _window(
+    rule: Rule, threshold: float | None, reference: UsableRates | None
+) -> UsableRates | None:
     points = [(rate, mean) for rate, mean in sorted(rule.means.items()) if mean is not None]
     if len(points) < 2 or threshold is None or max(mean for _, mean in points) < threshold:
         return None
@@ -316,7 +318,7 @@ def _window(rule: Rule, threshold: float | None, reference: Window | None) -> Wi
 
     (low, open_low), (high, open_high) = end(-1), end(1)
     factor = high / low
-    return Window(
+    return UsableRates(
         low=low,
         high=high,
         open_low=open_low,

@@ -9,7 +9,7 @@ from gaf.lab.engine.folder import Result
 from gaf.lab.study import recipes
 from gaf.lab.study.grid import Outcome
 from gaf.lab.study.judge import Entry, Finals, judge
-from gaf.lab.study.results import Comparison, RuleCurve, Trial, Tuning
+from gaf.lab.study.results import Comparison, RateTrial, RuleCurve, Tuning
 from gaf.lab.study.settings import control, make
 from gaf.lab.study.words import answer, sentences
 
@@ -240,7 +240,7 @@ def test_chance_is_what_the_task_says_and_holds_for_all_seeds(outcome, scores, o
 
 
 def curve(chosen, *rates):
-    trials = tuple(Trial(rate=rate, part="grid", scores=(0.5,), mean=0.5) for rate in rates)
+    trials = tuple(RateTrial(rate=rate, part="grid", scores=(0.5,), mean=0.5) for rate in rates)
     return RuleCurve(
         usual=0.1, trials=trials, chosen=chosen, second=0.3, window=None, best_of=(0.5,)
     )

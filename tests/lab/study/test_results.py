@@ -8,14 +8,14 @@ import pytest
 from gaf.lab.study.compare import read
 from gaf.lab.study.results import (
     Comparison,
-    Cost,
     Difference,
+    RateTrial,
     Row,
     RuleCurve,
     RunRef,
-    Trial,
+    StudyCost,
     Tuning,
-    Window,
+    UsableRates,
     write,
 )
 from tests.forked import ROOT
@@ -69,15 +69,15 @@ COMPARED = Comparison(
         curves={
             "<script>": RuleCurve(
                 usual=0.1,
-                trials=(Trial(rate=0.1, part="grid", scores=(math.inf, None), mean=math.inf),),
+                trials=(RateTrial(rate=0.1, part="grid", scores=(math.inf, None), mean=math.inf),),
                 chosen=0.1,
                 second=None,
-                window=Window(low=0.1, high=0.3, open_low=True, open_high=False, factor=3.0),
+                window=UsableRates(low=0.1, high=0.3, open_low=True, open_high=False, factor=3.0),
                 best_of=(math.inf,),
             )
         },
     ),
-    cost=Cost(trials=1, finals=3, steps=10, seconds=0.5),
+    cost=StudyCost(trials=1, finals=3, steps=10, seconds=0.5),
     earlier=(7,),
     command=("gaf", "compare"),
     environment={"versions": {"torch": "2"}, "cores": 2},

@@ -105,7 +105,7 @@ for step in range(5):
     w.square().sum().backward()
     opt.step()
     time.sleep({pause})
-    trial.report(validation=w.norm().item(), test=w.sum().item())
+    trial.report(validation=1 / (1 + w.norm().item()), test=1 / (1 + w.abs().sum().item()))
 """
 
 
@@ -121,7 +121,7 @@ from pathlib import Path
 from gaf.lab.engine.script import script_config
 from gaf.lab.study.grid import digest, run_grid
 from gaf.lab.study.pool import LOG, Pool
-configs = [script_config(sys.argv[1]).model_copy(update={"seed": seed}) for seed in range(3)]
+configs = [script_config(sys.argv[1]).model_copy(update={"seed": seed}) for seed in range(8)]
 folder = Path(sys.argv[2])
 with Pool(2, folder / LOG) as pool:
     ended = run_grid(configs, folder / "runs", pool)
@@ -149,10 +149,11 @@ def test_kill_9_of_any_process_at_any_moment_changes_nothing(tmp_path):
     whole = subprocess.run(
         [*command, str(tmp_path / "whole")], env=ENVIRONMENT, capture_output=True, text=True
     )
-    assert whole.stdout.count("\n") == 3, whole.stderr
+    scores = [line.split()[1] for line in whole.stdout.splitlines()]
+    assert len({float(score) for score in scores}) == 8, whole.stderr
     draw = random.Random(0)
     killed = []
-    for _ in range(10):
+    while len(killed) < 10 and finished(tmp_path / "killed") < 8:
         process = subprocess.Popen(
             [*command, str(tmp_path / "killed")], env=ENVIRONMENT, stdout=subprocess.DEVNULL
         )
@@ -162,19 +163,20 @@ def test_kill_9_of_any_process_at_any_moment_changes_nothing(tmp_path):
             with suppress(ProcessLookupError):  # it has just ended by itself
                 os.kill(victim, signal.SIGKILL)
                 killed.append(victim == process.pid)
+        if draw.random() < 0.8:  # most of the time the next kill comes soon, by the user's hand
+            process.terminate()
         process.wait()
-        if (
-            all((folder / "finished.json").exists() for folder in runs_in(tmp_path / "killed"))
-            and killed
-        ):
-            break
     again = subprocess.run(
         [*command, str(tmp_path / "killed")], env=ENVIRONMENT, capture_output=True, text=True
     )
-    assert killed
+    assert len(killed) >= 3
     assert again.stdout == whole.stdout, again.stderr
     for folder in runs_in(tmp_path / "killed"):
         assert processes(str(folder / TRIAL)) == []
+
+
+def finished(folder):
+    return sum((run / "finished.json").exists() for run in runs_in(folder))
 
 
 def runs_in(folder):

@@ -68,7 +68,7 @@ class ScriptOptimizer(Config):
     dropped: tuple[str, ...]
 
 
-class Report(Config):
+class ScriptReport(Config):
     """The last that a script reported: ``trial/report.json``."""
 
     noun: ClassVar[str] = "report"
@@ -85,7 +85,7 @@ class Report(Config):
     optimizers: dict[str, ScriptOptimizer]
 
     @model_validator(mode="after")
-    def _has_score(self) -> Report:
+    def _has_score(self) -> ScriptReport:
         if self.validation is None and self.test is None:
             raise GafError("it has no score")
         return self
@@ -163,9 +163,9 @@ def _arguments(rule: OptimizerConfig) -> dict[str, Any]:
     return {**values, **rule.arguments}
 
 
-def read_report(folder: Path) -> Report:
+def read_report(folder: Path) -> ScriptReport:
     """What the script of the run in a folder reported last; GafError where it did not, or it is damaged."""
-    return configs.read_file(folder / TRIAL / REPORT, Report)
+    return configs.read_file(folder / TRIAL / REPORT, ScriptReport)
 
 
 def check_seeds(scores: Iterable[Sequence[float]]) -> None:

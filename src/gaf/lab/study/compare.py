@@ -18,6 +18,7 @@ from gaf.lab.study.grid import (
     Watch,
     check_place,
     digest,
+    higher_is_better,
     machine,
     places,
     run_grid,
@@ -25,7 +26,7 @@ from gaf.lab.study.grid import (
 from gaf.lab.study.judge import Entry, Finals, judge
 from gaf.lab.study.plan import Plan
 from gaf.lab.study.protocol import significant
-from gaf.lab.study.results import Comparison, Cost, RunRef, Tuning
+from gaf.lab.study.results import Comparison, RunRef, StudyCost, Tuning
 from gaf.lab.study.tuning import tune_rates
 from gaf.lab.study.words import sentences
 from gaf.lab.tasks.script import ScriptOptions
@@ -63,7 +64,7 @@ def compare(
         entries, seeds = plan.entries(), look(plan, folder)
         tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, {})
         if finalists and tuning:
-            higher = _higher_is_better(chain.from_iterable(tried.values()))
+            higher = higher_is_better(chain.from_iterable(tried.values()))
             entries = _chosen(entries, finalists(entries, tuning, higher))
         if script and tuning:
             scripts.check_trials(tried, len(tuning.seeds))
@@ -87,10 +88,6 @@ def _chosen(entries: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
     stay = {entries[0].name, *names}
     stay |= {entry.control for entry in entries if entry.name in stay and entry.control}
     return [entry for entry in entries if entry.name in stay]
-
-
-def _higher_is_better(outcomes: Iterable[Outcome]) -> bool:
-    return next((one.result.higher_is_better for one in outcomes if one.result), True)
 
 
 @dataclass(frozen=True)
@@ -293,12 +290,12 @@ def _reference(folder: Path, name: str, seed: int, outcome: Outcome, rate: float
     )
 
 
-def _cost(tried: Sequence[Outcome], finals: Sequence[Finals]) -> Cost:
+def _cost(tried: Sequence[Outcome], finals: Sequence[Finals]) -> StudyCost:
     judged = [
         outcome for one in finals for outcome in (*one.earlier, *one.outcomes, *one.second_outcomes)
     ]
     ended = [outcome.result for outcome in (*tried, *judged) if outcome.result]
-    return Cost(
+    return StudyCost(
         trials=len(tried),
         finals=len(judged),
         steps=sum(result.steps for result in ended),

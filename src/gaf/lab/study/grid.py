@@ -72,6 +72,11 @@ class Outcome:
         return None if self.result is None else self.result.score
 
 
+def higher_is_better(outcomes: Iterable[Outcome]) -> bool:
+    """What the first run that came to an end says of its score."""
+    return next((one.result.higher_is_better for one in outcomes if one.result), True)
+
+
 class Watch:
     """Whoever wants to see a grid on its way; this one does nothing."""
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from gaf.lab.engine import record
 from gaf.lab.engine.folder import Result
-from gaf.lab.study.grid import Outcome
+from gaf.lab.study.grid import Outcome, higher_is_better
 from gaf.lab.study.protocol import Judgement, judge_pair
 from gaf.lab.study.results import Difference, Row
 from gaf.lab.study.settings import Setting
@@ -121,8 +121,9 @@ class RunTable:
         self.tuning_seeds = tuning_seeds
         self.baseline, self.finals, self.seeds = entries[0], finals, seeds
         self.scores = {name: runs.scores for name, runs in finals.items()}
-        ended = [run.result for runs in finals.values() for run in runs.outcomes if run.result]
-        self.higher_is_better = ended[0].higher_is_better if ended else True
+        self.higher_is_better = higher_is_better(
+            run for runs in finals.values() for run in runs.outcomes
+        )
         self.histories = {
             name: [
                 None if outcome.result is None else history(outcome) for outcome in runs.outcomes

@@ -10,6 +10,7 @@ from gaf.lab.engine.config import RunConfig, override
 from gaf.lab.study import recipes
 from gaf.lab.study.grid import digest
 from gaf.lab.study.judge import Entry
+from gaf.lab.study.protocol import COUNT, RATIO
 from gaf.lab.study.settings import (
     Setting,
     at_rate,
@@ -44,8 +45,8 @@ class TuningPlan:
         within: how many points below the baseline's best score a window of usable rates reaches.
     """
 
-    rates: int = 7
-    ratio: float = 3.0
+    rates: int = COUNT
+    ratio: float = RATIO
     seeds: int = 2
     validation: float = 0.2
     within: float = 1.0

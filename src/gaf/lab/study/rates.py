@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from gaf.common.errors import GafError
 from gaf.lab.study.protocol import RATIO, RateCurve, significant
+from gaf.lab.study.results import Bound
 from gaf.lab.study.statistics import CONFIDENCE
 
 DRAWS = 2000
 SEEDS_FOR_AN_INTERVAL = 5
 
-Bound = Literal["exact", "at least", "at most", "unknown"]
 Range = tuple[float, float]
 
 

@@ -126,7 +126,7 @@ class RunRef(Config):
     error: str = ""
 
 
-class Trial(Config):
+class RateTrial(Config):
     """One learning rate in the tuning of a rule: its scores on the validation data, by tuning seed.
 
     ``part`` says why it was tried: in the ``grid`` that every rule gets, ``grown`` beyond an edge of it, or
@@ -139,7 +139,7 @@ class Trial(Config):
     mean: Number | None
 
 
-class Window(Config):
+class UsableRates(Config):
     """The learning rates around a rule's best one at which it is good enough: from ``low`` to ``high``.
 
     An end is open where the rates that were tried end before the score falls. ``interval`` is that of
@@ -174,10 +174,10 @@ class RuleCurve(Config):
     """
 
     usual: Rate
-    trials: Annotated[tuple[Trial, ...], Field(min_length=1)]
+    trials: Annotated[tuple[RateTrial, ...], Field(min_length=1)]
     chosen: Rate | None
     second: Rate | None
-    window: Window | None
+    window: UsableRates | None
     best_of: tuple[Number, ...]
 
     @property
@@ -208,7 +208,7 @@ class Tuning(Config):
     curves: dict[str, RuleCurve]
 
 
-class Cost(Config):
+class StudyCost(Config):
     """What the runs took: how many of them, steps of the optimizer, and seconds of one worker."""
 
     trials: Whole
@@ -241,7 +241,7 @@ class Comparison(Config):
     rows: Annotated[tuple[Row, ...], Field(min_length=1)]
     runs: tuple[RunRef, ...]
     tuning: Tuning | None = None
-    cost: Cost | None = None
+    cost: StudyCost | None = None
     score_on: Literal["test", "validation"] = "test"
     earlier: tuple[Whole, ...] = ()
     command: tuple[str, ...]

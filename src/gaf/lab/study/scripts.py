@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gaf.common.errors import GafError
-from gaf.lab.engine.script import Report, check_seeds, read_report
+from gaf.lab.engine.script import ScriptReport, check_seeds, read_report
 from gaf.lab.study.grid import Outcome
 from gaf.lab.study.judge import Entry, Finals
 from gaf.lab.study.results import RuleCurve, Tuning
@@ -27,7 +27,7 @@ class ScriptFacts:
     scored_on: ScoredOn
 
     @classmethod
-    def of(cls, reports: Sequence[Report]) -> ScriptFacts:
+    def of(cls, reports: Sequence[ScriptReport]) -> ScriptFacts:
         """From the reports of the final; a script with a second optimizer has its first one's name."""
         first = next(iter(reports[0].optimizers.values()), None)
         tested = all(report.test is not None for report in reports)

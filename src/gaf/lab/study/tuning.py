@@ -14,7 +14,7 @@ from gaf.common.errors import GafError
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.folder import Result
 from gaf.lab.study import protocol, results
-from gaf.lab.study.grid import Outcome
+from gaf.lab.study.grid import Outcome, higher_is_better
 from gaf.lab.study.judge import Entry, at_chance
 from gaf.lab.study.plan import Plan
 from gaf.lab.study.rates import (
@@ -25,7 +25,7 @@ from gaf.lab.study.rates import (
     window,
     window_intervals,
 )
-from gaf.lab.study.results import RuleCurve, Trial, Tuning
+from gaf.lab.study.results import RateTrial, RuleCurve, Tuning
 
 # Runs by setting, to what came of them by setting.
 Train = Callable[[str, Mapping[str, Sequence[RunConfig]]], dict[str, list[Outcome]]]
@@ -98,7 +98,9 @@ def tune_rates(
         for rule in rules
     }
     add(f"tuning, {tuning.rates} learning rates", "grid", grids)
-    higher = _higher_is_better(rules)
+    higher = higher_is_better(
+        one for rule in rules for several in rule.outcomes.values() for one in several
+    )
     if rules[0].curve(higher).best is None:
         first = next(iter(rules[0].outcomes.values()))[0]
         raise GafError(f"no trial of the baseline came to an end: {first.error}")
@@ -141,18 +143,6 @@ def tune_rates(
     return summary, outcomes
 
 
-def _higher_is_better(rules: Sequence[RuleTrials]) -> bool:
-    ended = (
-        outcome.result
-        for rule in rules
-        for several in rule.outcomes.values()
-        for outcome in several
-        if outcome.result
-    )
-    first = next(ended, None)
-    return first.higher_is_better if first else True
-
-
 @dataclass(frozen=True)
 class Standard:
     """What windows are measured by: the tuned baseline.
@@ -179,7 +169,7 @@ def _curve(rule: RuleTrials, standard: Standard, is_baseline: bool) -> RuleCurve
     return RuleCurve(
         usual=rule.usual,
         trials=tuple(
-            Trial(
+            RateTrial(
                 rate=rate,
                 part=rule.parts[rate],  # type: ignore[arg-type]
                 scores=scores,
@@ -210,7 +200,7 @@ def point(curve: protocol.RateCurve) -> float:
 
 def _window(
     curve: protocol.RateCurve, standard: Standard, threshold: float, is_baseline: bool
-) -> results.Window | None:
+) -> results.UsableRates | None:
     """The window of a rule, and how it differs from the baseline's."""
     own = window(curve, threshold)
     if own is None:
@@ -218,7 +208,7 @@ def _window(
     intervals = window_intervals(curve, standard.whole, standard.within, standard.tuned)
     reference = None if is_baseline else window(standard.whole, threshold)
     change = shift_and_widening(own, reference) if reference else None
-    return results.Window(
+    return results.UsableRates(
         **asdict(own),
         factor=own.factor,
         interval=intervals.factor if intervals else None,
