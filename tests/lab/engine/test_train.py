@@ -10,6 +10,7 @@ import torch
 
 import gaf
 from gaf.lab.engine import folder as folders
+from gaf.lab.engine import loop
 from gaf.lab.engine.progress import Progress
 from gaf.lab.engine.run import DiskFull, read_result, train
 from gaf.lab.engine.signals import Interrupted
@@ -226,6 +227,15 @@ def test_a_start_that_was_killed_at_any_write_can_begin_again(tmp_path, monkeypa
             with pytest.raises(Killed):
                 train(tiny_config("epochs=1"), folder)
         assert train(tiny_config("epochs=1"), folder).steps == 5
+
+
+@pytest.mark.parametrize(("seconds", "checkpoints"), [(5, [15]), (0, [10, 15])])
+def test_epochs_that_follow_soon_write_no_checkpoint(seconds, checkpoints, tmp_path, monkeypatch):
+    """The two newest are kept."""
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", seconds)
+    train(tiny_config("checkpoint_every=null"), tmp_path)
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == [f"step-{step:08d}" for step in checkpoints]
 
 
 def test_records_that_were_cut_are_a_sentence(tmp_path):

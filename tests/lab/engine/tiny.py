@@ -73,7 +73,7 @@ class Tiny(Task):
 
 
 def tiny_config(*changes: str, **options: Any) -> RunConfig:
-    """Three epochs of five steps with momentum and an activation, one thread."""
+    """Three epochs of five steps, each with a checkpoint; momentum and an activation, one thread."""
     base = {
         "name": "tiny",
         "task": {"kind": KIND, "options": options},
@@ -82,6 +82,7 @@ def tiny_config(*changes: str, **options: Any) -> RunConfig:
         "batch_size": 16,
         "accelerator": "cpu",
         "threads": 1,
+        "checkpoint_every": 5,
         "log_every": 2,
         "monitor_every": 4,
     }

@@ -18,7 +18,6 @@ from gaf.lab.study.grid import digest, run_grid
 from gaf.lab.study.pool import LOG, Pool
 from gaf.lab.study.settings import at_rate, make
 from tests.forked import ENVIRONMENT, ROOT
-from tests.lab.study.grid_tasks import run_folder
 
 EXAMPLES = ROOT / "examples"
 FACTORS = (1 / 3, 1.0)
@@ -199,34 +198,3 @@ def test_on_ray_the_working_folder_stays_the_users(tmp_path, monkeypatch):
     (outcome,) = ended.values()
     assert outcome.error == ""
     assert (outcome.folder / "stdout.txt").read_text().split() == [str(tmp_path)]
-
-
-EMPTY = """
-import json, os
-if "GAF_TRIAL" in os.environ:
-    report = {"score": "accuracy", "higher_is_better": True, "worst": 0.0, "chance": None, "validation": 0.5,
-              "test": 0.5, "step": 1, "seconds": 1.0, "seed_read": True, "optimizers": {}}
-    with open(os.path.join(os.environ["GAF_TRIAL"], "report.json"), "w") as file:
-        json.dump(report, file)
-"""
-
-
-def test_a_trial_costs_at_most_a_second_beyond_the_script(tmp_path):
-    """The quickest of several, by a process that has served a run before, as in any grid.
-
-    The script does nothing: what importing torch takes varies by more than the second on a busy machine.
-    """
-    path, trials = tmp_path / "train.py", 4
-    path.write_text(EMPTY)
-    alone, inside = [], []
-    for _ in range(trials):
-        began = time.monotonic()
-        subprocess.run([sys.executable, str(path)], env=ENVIRONMENT, check=True)
-        alone.append(time.monotonic() - began)
-    with Pool(1, tmp_path / LOG) as pool:
-        for seed in range(trials + 1):
-            config = script_config(str(path)).model_copy(update={"seed": seed})
-            folder, began = run_folder(config, tmp_path / "runs"), time.monotonic()
-            pool.submit(config, folder, lambda *_: None).result()
-            inside.append(time.monotonic() - began)
-    assert min(inside[1:]) - min(alone) <= 1.0  # 0.35 observed, with seven processes to a core

@@ -247,8 +247,8 @@ class RunConfig(Config):
     that the number of processes does not change what is computed. ``epochs`` or ``iterations`` ends the run.
     ``threads``: torch's threads in each process; unset, what torch takes when the run begins.
     ``evaluate_every`` counts epochs (0: only at the end), ``checkpoint_every``, ``log_every`` and
-    ``monitor_every`` iterations. ``checkpoint_every`` unset: at the end of each epoch; ``monitor_every`` 0:
-    no statistics of what f sees.
+    ``monitor_every`` iterations. ``checkpoint_every`` unset: at the end of an epoch, five seconds or more
+    after the last; ``monitor_every`` 0: no statistics of what f sees.
     """
 
     name: str = Field(min_length=1)

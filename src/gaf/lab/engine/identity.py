@@ -211,6 +211,7 @@ def facts_of_machine(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Of Python, gaf and what trainings depend on."""
     installed = {"python": platform.python_version(), "gaf": gaf.__version__}
@@ -222,6 +223,7 @@ def versions() -> dict[str, str]:
     return installed
 
 
+@functools.cache
 def cpu_model() -> str:
     """The name the processor gives itself."""
     info = Path("/proc/cpuinfo")

@@ -31,6 +31,10 @@ from gaf.optim.sharding import together
 # schedules, what is done to gradients before a step, the evaluation.
 VERSION = 1
 
+# Without `checkpoint_every`, an epoch that ends sooner after the last checkpoint writes none: checkpoints of
+# short epochs would cost more than what a kill loses.
+CHECKPOINT_SECONDS = 5
+
 
 def fit(run: Run) -> None:
     """Train to the end, to a divergence, or to a signal (which raises :class:`Interrupted`)."""
@@ -102,11 +106,18 @@ def settle(run: Run) -> None:
     every = config.evaluate_every * run.sampler.steps
     if state.evaluated < state.step and (ends or (every and state.step % every == 0)):
         evaluate(run)
-    every = config.checkpoint_every or run.sampler.steps
-    if ends or state.step % every == 0:
+    if ends or checkpoint_due(run, epoch_ends):
         save(run)
     stop_if_asked(run)
     run.mark = time.perf_counter()
+
+
+def checkpoint_due(run: Run, epoch_ends: bool) -> bool:
+    """All processes take the same decision, whatever their clocks say."""
+    if every := run.config.checkpoint_every:
+        return run.state.step % every == 0
+    elapsed = time.perf_counter() - run.saved_at
+    return epoch_ends and bool(highest(run.fabric, int(elapsed >= CHECKPOINT_SECONDS)))
 
 
 def log(run: Run) -> None:

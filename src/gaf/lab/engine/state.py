@@ -71,6 +71,7 @@ class Run:
         self.total = iterations or (epochs or 0) * self.sampler.steps
         self.loss_sum = torch.zeros((), device=self.fabric.device)  # since the last log line
         self.mark = time.perf_counter()  # when the clock of the steps was last read
+        self.saved_at = self.mark  # when the last checkpoint was written
         self.logged_seconds = 0.0
 
     @property
@@ -115,7 +116,7 @@ def save(run: Run) -> None:
         if training_weights is not None:
             state[TRAINING_WEIGHTS] = training_weights
         checkpoint.save(run.fabric, folder, run.state.step, state, own)
-    run.saved = True
+    run.saved, run.saved_at = True, time.perf_counter()
 
 
 def go_on(run: Run) -> None:
