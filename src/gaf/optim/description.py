@@ -14,6 +14,8 @@ from gaf.functions import Activation
 from gaf.optim import rules
 from gaf.optim.rules import PLACEMENTS
 
+USUAL_EPS = 1e-8  # torch's
+
 
 def check_placement(placement: str | None) -> str | None:
     """Refuse a placement that does not exist, naming the nearest."""
@@ -65,6 +67,21 @@ class Rule:
         if reason is not None:
             raise GafError(reason)
         return placement
+
+    def matched(self, group: Mapping[str, Any], placement: str, slope: float) -> dict[str, Any]:
+        """The arguments of a group that its matched control has otherwise.
+
+        Example:
+            >>> import gaf
+            >>> gaf.SGD.rule.matched({"lr": 0.1, "weight_decay": 0.1}, "gradient", 2.0)
+            {'lr': 0.2, 'weight_decay': 0.05}
+        """
+        # without a bounded f an element that has had no gradient would be 0 / 0
+        changed: dict[str, Any] = {"eps": USUAL_EPS} if group.get("eps") == 0 else {}
+        for key, power in self.control(group, placement).items():
+            value = changed.get(key, group[key])
+            changed[key] = value * slope if power > 0 else value / slope
+        return changed
 
     def meaning(self, group: Mapping[str, Any], placement: str) -> str:
         """What a pure rescaling by ``{slope}`` would amount to, in words.

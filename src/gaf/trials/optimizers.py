@@ -21,10 +21,8 @@ from gaf.optim.factory import OURS, create_optimizer, optimizer_type, read_name
 from gaf.optim.family import FAMILY
 from gaf.optim.lion import Lion
 from gaf.optim.settings import activation_of
+from gaf.optim.treatment import Treatment
 from gaf.trials.request import Request
-from gaf.trials.treatment import Treatment
-
-USUAL_EPS = 1e-8  # torch's
 
 
 def entries_of(params: ParamsT) -> list[Any]:
@@ -202,13 +200,8 @@ def _controls(made: torch.optim.Optimizer) -> list[dict[str, Any]]:
         if isinstance(f, Adaptive) or not math.isfinite(f.slope):
             raise GafError(f"{f.name} has no one slope, so there is no matched control of it")
         decoupled = isinstance(made, AdamW | Lion) or group.get("decoupled_weight_decay", False)
-        if group.get("eps") == 0:  # without a bounded f an element without gradient would be 0 / 0
-            changed["eps"] = USUAL_EPS
-        powers = rule.control(
-            {**group, "decoupled_weight_decay": decoupled}, group["gaf_placement"]
-        )
-        for key, power in powers.items():
-            changed[key] = changed[key] * f.slope**power
+        apart = {**group, "decoupled_weight_decay": decoupled}
+        changed.update(rule.matched(apart, group["gaf_placement"], f.slope))
     return groups
 
 

@@ -15,7 +15,7 @@ from gaf.common.texts import did_you_mean
 from gaf.functions import as_activation
 from gaf.optim.activate import OWN
 from gaf.optim.description import check_placement
-from gaf.trials.treatment import Treatment
+from gaf.optim.treatment import Treatment
 
 REQUEST = "trial.json"
 
@@ -35,7 +35,7 @@ class Request:
         activation: the function; None: the script's own.
         placement: where it acts; None: the usual one of the rule that the script has.
         control: the matched control instead: the function replaced by its slope.
-        centralize, clip_value, clip_norm, normalize: see :class:`gaf.trials.treatment.Treatment`.
+        centralize, clip_value, clip_norm, normalize: see :class:`gaf.optim.treatment.Treatment`.
     """
 
     seed: int = 0

@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.optim.optimizer import ParamsT
 
 from gaf.common.errors import GafError
 from gaf.common.files import write_json
+from gaf.optim.switched import evaluation_weights, is_switched
 from gaf.trials.optimizers import (
     copies,
     described,
@@ -143,7 +144,7 @@ class Trial:
             made, dropped = requested_optimizer(self._request, rule, entries, arguments, own, unit)
             self._factors[name] = own_rate(made) / own_rate(own)
         made.register_step_post_hook(self._count)
-        if hasattr(made, "train"):  # of schedule-free optimizers
+        if is_switched(made):
             made.train()  # type: ignore[attr-defined]
         self._optimizers[name] = made
         self._records[name] = described(made, own, dropped)
@@ -158,14 +159,10 @@ class Trial:
 
         Around an evaluation, beside ``model.eval()``. For any other optimizer it does nothing.
         """
-        switched: list[Any] = [opt for opt in self._optimizers.values() if hasattr(opt, "eval")]
-        for optimizer in switched:
-            optimizer.eval()
-        try:
+        with ExitStack() as stack:
+            for optimizer in self._optimizers.values():
+                stack.enter_context(evaluation_weights(optimizer))
             yield
-        finally:
-            for optimizer in switched:
-                optimizer.train()
 
     def report(
         self,

@@ -17,10 +17,11 @@ from gaf.common.errors import GafError
 from gaf.lab.engine import checkpoint
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import OptimizerConfig, matched_control, override, read
-from gaf.lab.engine.optimizers import evaluation_weights, import_rule, make_optimizer
+from gaf.lab.engine.optimizers import import_rule, make_optimizer
 from gaf.lab.engine.run import train
 from gaf.lab.engine.signals import Interrupted
 from gaf.optim.factory import OURS, of_torch
+from gaf.optim.switched import evaluation_weights
 from tests.lab.engine import own_rules
 from tests.lab.engine.tiny import assert_same_run, last_checkpoint, tiny_config
 

@@ -36,6 +36,7 @@ from gaf.optim.activate import ANY
 from gaf.optim.description import Rule, check_placement
 from gaf.optim.factory import CLASS, OURS, of_torch
 from gaf.optim.settings import placement_of
+from gaf.optim.treatment import Treatment
 
 LARGEST = 3.4e38  # torch refuses to compute with a number that is no float32
 MOST = 2**31 - 1
@@ -155,14 +156,18 @@ class OptimizerConfig(GrownConfig):
             self.where  # noqa: B018  # refuses a function or a placement that there is not
         elif self.placement is not None:
             raise GafError("placement needs an activation; unset it, or set one")
-        if [self.clip_value, self.clip_norm, self.normalize].count(None) < 2:
-            raise GafError("set one of clip_value, clip_norm and normalize, not two")
+        self.treatment  # noqa: B018  # refuses two of its kinds at once
         for key in self.script:
             if key not in SCRIPT_KEYS:
                 raise GafError(f"script: a script does not decide {key!r}")
         if self.control and not (self.script and self.activation):
             raise GafError("control belongs to a script's rule with an activation")
         return self
+
+    @property
+    def treatment(self) -> Treatment:
+        """What is done to gradients before f."""
+        return Treatment(self.centralize, self.clip_value, self.clip_norm, self.normalize)
 
     @property
     def ours(self) -> bool:
@@ -343,12 +348,8 @@ def matched_control(config: RunConfig) -> RunConfig:
         return config.model_copy(
             update={"name": f"{config.name}-matched-control", "optimizer": matched}
         )
-    change: dict[str, Any] = {"activation": None, "placement": None}
-    if rule.eps == 0:  # without a bounded f an element that has had no gradient would be 0 / 0
-        change["eps"] = OptimizerConfig.model_fields["eps"].default
     group = {**dict(rule), "decoupled_weight_decay": rule.decays_apart}
-    for key, power in rule.rule.control(group, rule.where).items():
-        change[key] = group[key] * s if power > 0 else group[key] / s
+    change = {"activation": None, "placement": None, **rule.rule.matched(group, rule.where, s)}
     try:
         matched = OptimizerConfig.model_validate({**dict(rule), **change})
     except ValidationError as error:

@@ -21,11 +21,12 @@ import gaf
 from gaf.lab.engine import rng
 from gaf.lab.engine.distributed import everyones, gather_rows, highest
 from gaf.lab.engine.folder import summary
-from gaf.lab.engine.optimizers import evaluation_weights, rate_factor, treat_gradients
+from gaf.lab.engine.optimizers import rate_factor
 from gaf.lab.engine.rng import Part, evaluation_indices
 from gaf.lab.engine.signals import Interrupted
 from gaf.lab.engine.state import Run, save
 from gaf.optim.sharding import together
+from gaf.optim.switched import evaluation_weights
 
 # Raised when the same config gives other numbers by what the engine does: the order of samples, seeds,
 # schedules, what is done to gradients before a step, the evaluation.
@@ -74,7 +75,6 @@ def train_step(run: Run, parts: list[Part], stream: Iterator[Any]) -> None:
             loss = run.task.loss(run.model, batch) * part.weight
             run.fabric.backward(loss)
         run.loss_sum += loss.detach()
-    treat_gradients(run.fabric, run.config.optimizer, run.model, run.optimizer)
     with watching(run):
         run.optimizer.step()
     run.optimizer.zero_grad()

@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import gaf
 from gaf.common.errors import GafError
 from gaf.lab.engine.config import OptimizerConfig, ScheduleConfig
 from gaf.lab.tasks import look_here
 from gaf.optim.factory import OURS, optimizer_type
-
-if TYPE_CHECKING:
-    from gaf.lab.engine.distributed import Fabric
-
-TINY = 1e-30  # a gradient that is 0 has no direction, and stays 0
+from gaf.optim.switched import is_switched
 
 
 def make_optimizer(
@@ -34,7 +29,9 @@ def make_optimizer(
         return _make_imported(config, params)
     names = ("lr", "weight_decay", "activation", "placement", *config.own_keys)
     make: Any = OURS[config.name]
-    return make(params, **{name: getattr(config, name) for name in names})
+    optimizer = make(params, **{name: getattr(config, name) for name in names})
+    config.treatment.attach(optimizer)
+    return optimizer
 
 
 def import_rule(name: str) -> type[torch.optim.Optimizer]:
@@ -96,67 +93,12 @@ def _make_imported(
     except (TypeError, ValueError) as error:  # such as a value that it does not allow
         reason = " ".join(str(error).split())
         raise GafError(f"{config.name} refuses its arguments or the model: {reason}") from error
+    config.treatment.attach(optimizer)
     if config.activation is not None:
         gaf.activate(optimizer, config.activation, placement=config.placement)
-    if _switches(optimizer):
+    if is_switched(optimizer):
         optimizer.train()
     return optimizer
-
-
-def _switches(optimizer: Any) -> bool:
-    """Whether a rule trains at other weights than it evaluates at, as schedule-free ones do."""
-    return all(callable(getattr(optimizer, name, None)) for name in ("train", "eval"))
-
-
-@contextmanager
-def evaluation_weights(optimizer: Any) -> Iterator[list[Tensor] | None]:
-    """Inside, the model has the weights that its rule evaluates at; yields those that it trains at.
-
-    Afterwards these are back to the bit, as they are not by switching back alone. None: they are the same.
-    """
-    if not _switches(optimizer):
-        yield None
-        return
-    params = [p for group in optimizer.param_groups for p in group["params"]]
-    kept = [p.detach().clone() for p in params]
-    optimizer.eval()
-    try:
-        yield kept
-    finally:
-        optimizer.train()
-        put_weights(optimizer, kept)
-
-
-@torch.no_grad()
-def put_weights(optimizer: torch.optim.Optimizer, weights: Iterable[Tensor]) -> None:
-    """Copy weights, in the order of the groups, into the parameters."""
-    params = [p for group in optimizer.param_groups for p in group["params"]]
-    for p, value in zip(params, weights, strict=True):
-        p.copy_(value)
-
-
-def treat_gradients(
-    fabric: Fabric, config: OptimizerConfig, model: nn.Module, optimizer: Any
-) -> None:
-    """Centralize, clip or normalize gradients as the config says; under a loss scale they are unscaled first.
-
-    An infinite gradient is not refused here: the scaler skips such a step, and without one the loss tells.
-    """
-    if config.centralize:
-        for p in model.parameters():
-            if p.grad is not None and p.ndim > 1:
-                p.grad -= p.grad.mean(dim=tuple(range(1, p.ndim)), keepdim=True)
-    if config.clip_value is not None:
-        fabric.clip_gradients(model, optimizer, clip_val=config.clip_value)
-    elif config.clip_norm is not None:
-        fabric.clip_gradients(model, optimizer, max_norm=config.clip_norm, error_if_nonfinite=False)
-    elif config.normalize is not None:
-        # A threshold of inf cuts nothing: it unscales, and gives the norm over all processes.
-        norm = fabric.clip_gradients(model, optimizer, max_norm=math.inf, error_if_nonfinite=False)
-        factor = config.normalize / norm.clamp(min=TINY)  # type: ignore[union-attr]
-        for p in model.parameters():
-            if p.grad is not None:
-                p.grad *= factor
 
 
 def rate_factor(schedule: ScheduleConfig, step: int, total: int, epoch_length: int) -> float:

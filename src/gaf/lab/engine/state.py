@@ -20,13 +20,13 @@ from gaf.common.errors import GafError
 from gaf.lab.engine import checkpoint, rng
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.distributed import Fabric
-from gaf.lab.engine.optimizers import evaluation_weights, put_weights
 from gaf.lab.engine.progress import Progress
 from gaf.lab.engine.record import METRICS, Records
 from gaf.lab.engine.rng import Sampler
 from gaf.lab.engine.signals import Wish
 from gaf.lab.landscape.slices import check_state
 from gaf.lab.tasks.base import Task
+from gaf.optim.switched import evaluation_weights, put_weights
 
 # What torch's rules keep of each number of a parameter.
 LIKE_PARAMETERS = {"momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
