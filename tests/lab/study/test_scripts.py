@@ -29,7 +29,7 @@ def grid(base, texts, factors=FACTORS, score_on="test"):
     base = base.model_copy(update={"task": task, "seed": 3})
     made = [make(base, text) for text in texts]
     return [
-        at_rate(setting, setting.config.optimizer.lr * factor).config
+        at_rate(setting.config, setting.config.optimizer.lr * factor)
         for setting in made
         for factor in factors
     ]

@@ -166,7 +166,7 @@ class Plan:
         return _seeded(self._at(setting, rate), seeds)
 
     def _at(self, setting: Setting, rate: float) -> RunConfig:
-        config = at_rate(setting, rate).config
+        config = at_rate(setting.config, rate)
         name = f"{self.title}: {setting.name}"
         if self.tuning is None:
             return config.model_copy(update={"name": name})

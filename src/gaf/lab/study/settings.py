@@ -71,16 +71,13 @@ RULE = re.compile(rf"(?i:({CLASS.pattern}|{'|'.join(OF_TORCH)})) *(\(.*\))?")
 class Setting:
     """A config with the name and the kind that it has in a table.
 
-    ``config.optimizer.lr`` is its usual rate, around which it is tuned. ``factor`` is where it stands on the
-    axis of learning rates: 1 as the setting is named, 3 with three times that rate; a study over rates has
-    one setting for each. One that has no such axis, whose ``has_rate`` is False, is tried at its rate alone.
-    ``parts`` are the names that its name is made of.
+    ``config.optimizer.lr`` is its usual rate, around which it is tuned; one whose ``has_rate`` is False is
+    tried at that rate alone. ``parts`` are the names that its name is made of.
     """
 
     name: str
     kind: Kind
     config: RunConfig
-    factor: float = 1.0
     has_rate: bool = True
     parts: tuple[str, ...] = ()
 
@@ -156,7 +153,7 @@ def make(base: RunConfig, text: str) -> Setting:
     same = tuned and config.optimizer == base.optimizer
     kind = "baseline" if same else kind_of(config.optimizer)
     has_rate = tuned and rate_matters(config.optimizer)
-    return Setting(" + ".join(names), kind, config, 1.0, has_rate, tuple(names))
+    return Setting(" + ".join(names), kind, config, has_rate, tuple(names))
 
 
 def rate_matters(rule: OptimizerConfig) -> bool:
@@ -211,7 +208,7 @@ def control(setting: Setting) -> Setting:
         raise GafError(f"{setting.name} has no function, so there is no matched control of it")
     config = matched_control(setting.config).model_copy(update={"name": setting.config.name})
     name = f"control({setting.name})"
-    return Setting(name, "control", config, 1.0, setting.has_rate, (name,))
+    return Setting(name, "control", config, setting.has_rate, (name,))
 
 
 def controls(setting: Setting, tuned: Iterable[Setting]) -> list[Setting]:
@@ -262,20 +259,15 @@ def _with_function(setting: Setting, f: gaf.Activation) -> Setting:
     return replace(setting, name=" + ".join(parts), kind="control", config=config, parts=parts)
 
 
-def at_rate(setting: Setting, rate: float) -> Setting:
-    """A setting at another learning rate than its usual one.
+def at_rate(config: RunConfig, rate: float) -> RunConfig:
+    """A config at another learning rate.
 
     Example:
         >>> from gaf.lab.study import recipes
-        >>> at_rate(make(recipes.get("digits-cnn-sgdm"), "adam"), 0.003).name
-        'adam + lr x3'
+        >>> at_rate(recipes.get("digits-cnn-sgdm"), 0.003).optimizer.lr
+        0.003
     """
-    factor = rate / (setting.config.optimizer.lr / setting.factor)
-    changed = f"lr x{factor:g}"
-    parts = (changed,) if setting.parts == (BASELINE,) else (*setting.parts, changed)
-    config = setting.config.model_copy(update={"optimizer": _at(setting.config.optimizer, rate)})
-    kind = "rule" if setting.kind == "baseline" else setting.kind
-    return replace(setting, name=" + ".join(parts), kind=kind, config=config, factor=factor)
+    return config.model_copy(update={"optimizer": _at(config.optimizer, rate)})
 
 
 def _at(rule: OptimizerConfig, rate: float) -> OptimizerConfig:
