@@ -7,6 +7,7 @@ from gaf.optim.exclude import exclude_bias_and_norm
 from gaf.optim.factory import create_optimizer
 from gaf.optim.family import FAMILY, Member
 from gaf.optim.grad import activate_grad_
+from gaf.optim.guard import Guard
 from gaf.optim.lion import Lion
 from gaf.optim.monitor import Monitor
 from gaf.optim.rules import PLACEMENTS
@@ -21,6 +22,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Auto",
+    "Guard",
     "Lion",
     "Member",
     "Monitor",
