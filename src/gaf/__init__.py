@@ -44,6 +44,7 @@ from gaf.optim import (
     create_optimizer,
     deactivate,
     exclude_bias_and_norm,
+    in_backward,
     is_activated,
 )
 from gaf.trials.run import trial
@@ -81,6 +82,7 @@ __all__ = [
     "create_optimizer",
     "deactivate",
     "exclude_bias_and_norm",
+    "in_backward",
     "is_activated",
     "names",
     "parse",

@@ -8,6 +8,7 @@ from gaf.optim.factory import create_optimizer
 from gaf.optim.family import FAMILY, Member
 from gaf.optim.grad import activate_grad_
 from gaf.optim.guard import Guard
+from gaf.optim.in_backward import in_backward
 from gaf.optim.lion import Lion
 from gaf.optim.monitor import Monitor
 from gaf.optim.rules import PLACEMENTS
@@ -34,5 +35,6 @@ __all__ = [
     "create_optimizer",
     "deactivate",
     "exclude_bias_and_norm",
+    "in_backward",
     "is_activated",
 ]
