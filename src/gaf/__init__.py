@@ -32,6 +32,7 @@ from gaf.optim import (
     Adam,
     AdamW,
     Auto,
+    Guard,
     Lion,
     Member,
     Monitor,
@@ -43,6 +44,7 @@ from gaf.optim import (
     create_optimizer,
     deactivate,
     exclude_bias_and_norm,
+    in_backward,
     is_activated,
 )
 from gaf.trials.run import trial
@@ -63,6 +65,7 @@ __all__ = [
     "BiClip",
     "Clip",
     "GafError",
+    "Guard",
     "Line",
     "Lion",
     "Log",
@@ -79,6 +82,7 @@ __all__ = [
     "create_optimizer",
     "deactivate",
     "exclude_bias_and_norm",
+    "in_backward",
     "is_activated",
     "names",
     "parse",

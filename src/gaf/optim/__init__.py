@@ -7,6 +7,8 @@ from gaf.optim.exclude import exclude_bias_and_norm
 from gaf.optim.factory import create_optimizer
 from gaf.optim.family import FAMILY, Member
 from gaf.optim.grad import activate_grad_
+from gaf.optim.guard import Guard
+from gaf.optim.in_backward import in_backward
 from gaf.optim.lion import Lion
 from gaf.optim.monitor import Monitor
 from gaf.optim.rules import PLACEMENTS
@@ -21,6 +23,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Auto",
+    "Guard",
     "Lion",
     "Member",
     "Monitor",
@@ -32,5 +35,6 @@ __all__ = [
     "create_optimizer",
     "deactivate",
     "exclude_bias_and_norm",
+    "in_backward",
     "is_activated",
 ]

@@ -49,3 +49,8 @@ def is_hooked(kind: type[torch.optim.Optimizer]) -> bool:
 def wants_foreach(params: Sequence[Tensor]) -> bool:
     """Whether torch would take its foreach implementation where nobody has asked for one."""
     return _default_to_fused_or_foreach(list(params), False)[1]
+
+
+def mark_as_called(optimizer: torch.optim.Optimizer) -> None:
+    """Spare a scheduler's warning that ``step`` was never called, where it was left out on purpose."""
+    optimizer._opt_called = True  # type: ignore[attr-defined]

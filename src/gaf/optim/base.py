@@ -233,7 +233,8 @@ class ActivatedOptimizer(torch.optim.Optimizer):
     def _step_supports_amp_scaling(self) -> bool:
         # Read by torch.amp.GradScaler: True hands step() scaled gradients, the scale and found_inf. Fused
         # kernels honour both, ours (with an activation) and torch's own (without).
-        return all(group["fused"] for group in self.param_groups)
+        # Inside backward it is too late for a scaler, and step() refuses it.
+        return "gaf_in_backward" in vars(self) or all(g["fused"] for g in self.param_groups)
 
     @_step_supports_amp_scaling.setter
     def _step_supports_amp_scaling(self, value: bool) -> None:
