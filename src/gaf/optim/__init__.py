@@ -9,6 +9,7 @@ from gaf.optim.family import FAMILY, Member
 from gaf.optim.grad import activate_grad_
 from gaf.optim.lion import Lion
 from gaf.optim.monitor import Monitor
+from gaf.optim.quantile_clip import QuantileClip
 from gaf.optim.rules import PLACEMENTS
 from gaf.optim.schedule import ParamScheduler, Ramp
 from gaf.optim.settings import activation_of
@@ -25,6 +26,7 @@ __all__ = [
     "Member",
     "Monitor",
     "ParamScheduler",
+    "QuantileClip",
     "Ramp",
     "activate",
     "activate_grad_",
