@@ -38,6 +38,7 @@ RULES = {
         f"sgd {name}": lambda ps, name=name: gaf.SGD(ps, lr=0.1, activation=gaf.Auto(function=name))
         for name in ("line", "clip", "sign")
     },
+    "quantile clip": lambda ps: gaf.SGD(ps, lr=0.1, activation=gaf.QuantileClip(0.5)),
     "adam": lambda ps: gaf.Adam(ps, lr=0.1, activation=gaf.Auto()),
     "activated": lambda ps: gaf.activate(torch.optim.RMSprop(ps, lr=0.1), gaf.Auto()),
 }

@@ -238,6 +238,16 @@ class Adaptive(Activation):
         """The function of the values that are set for each tensor."""
         raise NotImplementedError
 
+    def factors(self, m: Tensor, size: Tensor, rate: Any) -> tuple[Tensor, Tensor]:
+        """The values alpha and beta of tensors.
+
+        Args:
+            m: each tensor's running quantile of magnitudes.
+            size: the root mean square of its weights when it was first seen.
+            rate: the learning rate where f gives the step itself, else 1.
+        """
+        raise NotImplementedError
+
     def bound_to(self, group: Mapping[str, Any]) -> Adaptive:
         """The same for a parameter group, with what is read off the group filled in."""
         raise NotImplementedError

@@ -11,6 +11,7 @@ from gaf.optim.guard import Guard
 from gaf.optim.in_backward import in_backward
 from gaf.optim.lion import Lion
 from gaf.optim.monitor import Monitor
+from gaf.optim.quantile_clip import QuantileClip
 from gaf.optim.rules import PLACEMENTS
 from gaf.optim.schedule import ParamScheduler, Ramp
 from gaf.optim.settings import activation_of
@@ -28,6 +29,7 @@ __all__ = [
     "Member",
     "Monitor",
     "ParamScheduler",
+    "QuantileClip",
     "Ramp",
     "activate",
     "activate_grad_",

@@ -1,4 +1,4 @@
-"""What :class:`gaf.Auto` knows of each tensor, and the alpha and beta that follow from it.
+"""What :class:`gaf.Auto` and :class:`gaf.QuantileClip` know of each tensor, and the values that follow.
 
 Per parameter one small tensor, ``state[p]["gaf_auto"]``, holds three numbers: the weight of the running mean
 (1 - decay^t, which corrects its bias), the running sum of the quantile's logarithm, and the size of the
@@ -86,8 +86,7 @@ def adapt(
     weight = torch.where(seen, auto.decay * weight + (1 - auto.decay), weight)
     total = torch.where(seen, auto.decay * total + (1 - auto.decay) * log, total)
     m = torch.exp(total / weight.clamp(min=torch.finfo(x.dtype).tiny))
-    alpha = auto.step * size * _rate(group) / auto.lr
-    factors = torch.stack((alpha, 1 / m), dim=1).clamp(LEAST, MOST)
+    factors = torch.stack(auto.factors(m, size, _rate(group)), dim=1).clamp(LEAST, MOST)
     new = torch.stack((weight, total, size), dim=1)
     if skipped is not None:
         new = torch.where(skipped.to(x) > 0, old, new)

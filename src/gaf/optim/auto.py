@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from gaf.common.errors import GafError
 from gaf.common.texts import did_you_mean
 from gaf.functions import Adaptive, Arctan, Clip, Line, ScaledCurve, Sign, register
@@ -135,6 +137,9 @@ class Auto(Adaptive):
     @property
     def curve(self) -> ScaledCurve:
         return CURVES[self.function]
+
+    def factors(self, m: Tensor, size: Tensor, rate: Any) -> tuple[Tensor, Tensor]:
+        return self.step * size * rate / self.lr, 1 / m  # type: ignore[operator]
 
 
 def _whole_rate(group: Mapping[str, Any]) -> Any:

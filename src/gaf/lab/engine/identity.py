@@ -135,7 +135,7 @@ def _rule_versions(rule: OptimizerConfig) -> dict[str, int]:
         versions[f"rule {rule.name}"] = OURS[rule.name].version
     if isinstance(f, Adaptive):
         inner = function_type(f.function)
-        versions |= {"function auto": f.version, f"function {f.function}": inner.version}
+        versions |= {f"function {f.name}": f.version, f"function {f.function}": inner.version}
     elif f is not None:
         ours = (term for term in f.terms if _ours(type(term).__module__))
         versions |= {f"function {term.name}": term.version for term in ours}
