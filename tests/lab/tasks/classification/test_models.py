@@ -29,6 +29,7 @@ COUNTS = {
     "se-resnet34-imagenet": 21_958_868,
     "se-resnet50-imagenet": 28_088_024,
     "digits-cnn": 23_946,
+    "fashion-cnn": 24_202,
     "mlp": 13_130,
 }
 CONVOLUTIONAL = [name for name in models.names() if name != "mlp"]
@@ -65,7 +66,7 @@ def short(name: str, **options) -> nn.Module:
 
 
 def images(name: str, count: int = 2, size: int = 32) -> torch.Tensor:
-    size = size if channels_of(name) == 3 else 8
+    size = size if channels_of(name) == 3 else 28 if name == "fashion-cnn" else 8
     return torch.randn(
         count, channels_of(name), size, size, generator=torch.Generator().manual_seed(1)
     )
