@@ -38,7 +38,7 @@ SUFFIX = ".jsonl"
 LARGEST = 1 << 28  # bytes of a problem's records
 OF_THE_RUN = ("data",)  # of what a run says of its machine
 
-Key = Annotated[str, Field(pattern=r"[0-9a-f]{16}")]
+Key = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
 class Line(Config):

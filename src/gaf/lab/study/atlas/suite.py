@@ -25,7 +25,7 @@ from gaf.optim.factory import CLASS
 
 BUILT_IN = "suite.json"  # in this package
 
-Name = Annotated[str, Field(pattern=r"[a-z0-9][a-z0-9-]{0,60}")]  # it names files
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,60}$")]  # it names files
 
 
 class AtlasProblem(Config):
