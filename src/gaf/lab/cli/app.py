@@ -13,6 +13,7 @@ import typer
 
 from gaf import __version__
 from gaf.lab.cli import terminal
+from gaf.lab.cli.atlas import atlas
 from gaf.lab.cli.bench import bench
 from gaf.lab.cli.compare import compare
 from gaf.lab.cli.data import data
@@ -26,7 +27,9 @@ from gaf.lab.cli.train import train
 from gaf.lab.cli.tune import tune
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-for command in (compare, bench, figure, report, theory, table, train, tune, landscape, detect):
+for command in (
+    *(compare, atlas, bench, figure, report, theory, table, train, tune, landscape, detect),
+):
     app.command()(command)
 app.add_typer(data, name="data")
 

@@ -20,7 +20,7 @@ from gaf.lab.tasks.classification.resnet import (
     resnet,
     thin_resnet_cifar,
 )
-from gaf.lab.tasks.classification.small import MLP, digits_cnn
+from gaf.lab.tasks.classification.small import MLP, digits_cnn, fashion_cnn
 from gaf.lab.tasks.detection.ssd import SSD300
 from gaf.lab.tasks.language.transformer import Transformer
 
@@ -44,6 +44,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "se-resnet34-imagenet": partial(resnet, 34, "imagenet", True),
     "se-resnet50-imagenet": partial(resnet, 50, "imagenet", True),
     "digits-cnn": digits_cnn,
+    "fashion-cnn": fashion_cnn,
     "mlp": MLP,
 }
 # They give classes and places of boxes, so they go with a detection task and no other.

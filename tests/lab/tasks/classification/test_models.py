@@ -29,6 +29,7 @@ COUNTS = {
     "se-resnet34-imagenet": 21_958_868,
     "se-resnet50-imagenet": 28_088_024,
     "digits-cnn": 23_946,
+    "fashion-cnn": 24_202,
     "mlp": 13_130,
 }
 CONVOLUTIONAL = [name for name in models.names() if name != "mlp"]
@@ -65,7 +66,7 @@ def short(name: str, **options) -> nn.Module:
 
 
 def images(name: str, count: int = 2, size: int = 32) -> torch.Tensor:
-    size = size if channels_of(name) == 3 else 8
+    size = size if channels_of(name) == 3 else 28 if name == "fashion-cnn" else 8
     return torch.randn(
         count, channels_of(name), size, size, generator=torch.Generator().manual_seed(1)
     )
@@ -93,7 +94,8 @@ def test_count_with_ten_classes(name, count):
 
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_published_resolution(name):
-    size = {"imagenet": 224, "cifar": 32}.get(name.rpartition("-")[2], 8)
+    own = 28 if name == "fashion-cnn" else 8
+    size = {"imagenet": 224, "cifar": 32}.get(name.rpartition("-")[2], own)
     with torch.device("meta"):
         model = short(name)
         x = torch.empty(2, channels_of(name), size, size)

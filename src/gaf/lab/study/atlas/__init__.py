@@ -1,0 +1,1 @@
+"""A suite of comparisons: where such rules help, and where not."""
