@@ -11,11 +11,15 @@ from PIL import Image
 
 import gaf
 from gaf.common.files import write_whole
+from gaf.lab.reports.comparison_view import ComparisonView
 from gaf.lab.reports.figures import Settings, find, style
 from gaf.lab.reports.figures.base import METADATA, drawn
+from gaf.lab.study.compare import read
 from gaf.optim.factory import read_name
 
 HERE = Path(__file__).parent / "images"
+DEMO = Path(__file__).parent.parent / "results" / "demo" / "digits-cnn"
+SHOWN = ("clip-norm-1", "arctan(0.1, 20)@momentum")  # beside SGD, on the first screen of the README
 FUNCTIONS = ((gaf.Arctan, style.BLUE), (gaf.Tanh, style.VERMILION), (gaf.Log, style.GREEN))
 
 
@@ -65,6 +69,18 @@ def family() -> bytes:
     return file.getvalue()
 
 
+def learning_rates() -> bytes:
+    """The curve over the learning rate with and without f, as `make demo` found it on the digits CNN."""
+    comparison = read(DEMO)
+    rows = tuple(row for row in comparison.rows if row.setting in (comparison.baseline, *SHOWN))
+    drawing = ComparisonView(comparison.model_copy(update={"rows": rows}), DEMO).plot()
+    assert drawing is not None
+    drawing.axes[0].set(xlim=(0.02, 1.5), ylim=(0.8, 1.0))  # where rates are usable
+    file = io.BytesIO()
+    drawing.savefig(file, format="svg", metadata=METADATA["svg"], facecolor="white")
+    return file.getvalue()
+
+
 def figure_1() -> bytes:
     """The paper's Figure 1 as `gaf figure 1` draws it, for a screen: smaller, in 128 colours."""
     file, small = io.BytesIO(), io.BytesIO()
@@ -77,5 +93,6 @@ if __name__ == "__main__":
     with matplotlib.rc_context(style.RC):
         write_whole(HERE / "functions.svg", functions())
         write_whole(HERE / "family.svg", family())
+        write_whole(HERE / "learning-rates.svg", learning_rates())
         write_whole(HERE / "figure-1.png", figure_1())
         write_whole(HERE / "figure-4.svg", drawn(find(4)(Settings(0.1, 20.0, 0.1)).draw, "svg"))
