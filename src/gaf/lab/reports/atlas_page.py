@@ -64,6 +64,7 @@ def render(atlas: Atlas, folder: Path) -> str:
         {},
         atlas=atlas,
         rules=rules,
+        with_f={cell.rule for cell in atlas.judged if cell.activated},
         tallies=[_tally(atlas, rule) for rule in rules],
         studies=studies,
         sentences=list(atlas_words(atlas)),

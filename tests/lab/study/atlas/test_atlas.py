@@ -234,7 +234,8 @@ def gaf(*arguments, **options):
 def test_nothing_that_is_finished_is_lost_by_a_kill(tmp_path):
     """kill -9 at any moment, to the whole group; the runs go on from the records without their folders."""
     suite = tmp_path / "mine.json"
-    suite.write_text(json.dumps(suite_of(pause=0.005).model_dump(mode="json")))
+    values = suite_of(["lion"], pause=0.005).model_dump(mode="json")
+    suite.write_text(json.dumps({**values, "problems": values["problems"][:1]}))
     records = tmp_path / "records"
     arguments = (suite, "--records", records, "--workers", 1)
 
@@ -264,22 +265,30 @@ def test_nothing_that_is_finished_is_lost_by_a_kill(tmp_path):
     )
     printed, said = last.communicate(timeout=200)
     assert last.returncode == 0, said
-    assert [study["name"] for study in json.loads(printed)["studies"]] == ["one", "two"]
+    assert [study["name"] for study in json.loads(printed)["studies"]] == ["one"]
     lines = (records / "one.jsonl").read_text().splitlines()
     runs = [line["run"] for line in map(json.loads, lines) if line["kind"] == "run"]
     assert len(runs) == len(set(runs))  # none was trained again
     assert kept <= set(runs)
 
 
+def processor_seconds():
+    """Of all child processes that have ended, and of theirs: what else the machine does is not in it."""
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @pytest.mark.slow
 def test_quick_ends_in_minutes_with_a_page(tmp_path):
-    began = time.monotonic()
+    before = processor_seconds()
     process = gaf(
         *("--quick", "--json"),
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path},
     )
     printed, said = process.communicate(timeout=600)
-    took = time.monotonic() - began
+    took = processor_seconds() - before
     assert process.returncode == 0, said
     atlas = json.loads(printed)
     assert len(atlas["studies"]) == 3
@@ -289,4 +298,4 @@ def test_quick_ends_in_minutes_with_a_page(tmp_path):
     assert "The map" in page.read_text("utf-8")
     for study in atlas["studies"]:
         assert (page.parent / study["name"] / "report.html").is_file()
-    assert took < 240 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert took < 240  # of a core; 80 were seen

@@ -40,6 +40,7 @@ class AtlasProblem(Config):
         rules: the group of rules that are tried on it.
         seeds: of the table.
         tuning_seeds: on which each learning rate is tried.
+        rates: how many learning rates each rule is tried at; unset: as many as the suite says.
         quick: changes that make a training of a second or two, as ``--set`` takes them.
     """
 
@@ -51,6 +52,7 @@ class AtlasProblem(Config):
     rules: str
     seeds: Count
     tuning_seeds: Count
+    rates: Count | None = None
     quick: tuple[str, ...] = ()
 
     @property
@@ -117,7 +119,7 @@ class Suite(Config):
             problem.base,
             tuple(settings),
             tuple(range(problem.seeds)),
-            TuningPlan(rates=self.rates, seeds=problem.tuning_seeds),
+            TuningPlan(rates=problem.rates or self.rates, seeds=problem.tuning_seeds),
         )
 
     @property
@@ -140,6 +142,7 @@ class Suite(Config):
                     "rules": group,
                     "seeds": quick.seeds,
                     "tuning_seeds": quick.tuning_seeds,
+                    "rates": None,
                     "config": _changed(self.problem(name)),
                 }
             )
