@@ -54,7 +54,9 @@ def by_numpy(x, function="arctan", alpha=0.1, beta=20.0):
 
 
 def check(record, x, *function):
+    """The figures of f's inputs."""
     figures, quantiles = by_numpy(x, *function)
+    record = {**record, **record["input"]}
     for name, value in figures.items():
         assert record[name] == pytest.approx(value, rel=1e-12), name
     assert record["quantiles"] == pytest.approx(quantiles, rel=1e-9)
@@ -295,7 +297,8 @@ def test_groups_are_recorded_apart():
     monitor = gaf.Monitor(opt)
     backward(model, 0)
     opt.step()
-    assert [record["group"] for record in monitor.records] == [0, 2]
+    assert [record["group"] for record in monitor.records] == [0, 1, 2]
+    assert "function" not in monitor.latest[1]
     assert monitor.latest[2]["function"] == "Tanh(alpha=0.2, beta=10.0)"
     seen = torch.cat([p.grad.flatten() for p in model[2].parameters()])
     check(monitor.latest[2], seen.double().numpy(), "tanh", 0.2, 10.0)
@@ -427,7 +430,8 @@ def test_write_tensorboard(tmp_path):
         monitor.write_tensorboard(writer, prefix="run")
     events = EventAccumulator(str(tmp_path))
     events.Reload()
-    names = ["max", "nonfinite", "linear", "enlarged", "restrained", "saturated"]
+    names = ["norm", "max", "zeros", "nonfinite", "update_ratio"]
+    names += ["linear", "enlarged", "restrained", "saturated"]
     names += [f"quantile_{q}" for q in QUANTILES]
     assert set(events.Tags()["scalars"]) == {
         f"run/group{g}/{name}" for g in (0, 1) for name in names
@@ -488,9 +492,7 @@ def test_bad_input():
         gaf.Monitor(opt, quantiles=(0.5, 99))
     with pytest.raises(ValueError, match="sample must lie between 1 and"):
         gaf.Monitor(opt, sample=2**24)
-    for plain in (
-        OURS["sgd"](make_model().parameters(), activation=None),
-        torch.optim.SGD(make_model().parameters()),
-    ):
-        with pytest.raises(ValueError, match=r"no activation to monitor: see gaf\.activate"):
-            gaf.Monitor(plain)
+    with pytest.raises(ValueError, match="per must be one of group, tensor"):
+        gaf.Monitor(opt, per="layer")
+    with pytest.raises(TypeError, match="Monitor takes a torch optimizer, got list"):
+        gaf.Monitor([])

@@ -7,18 +7,18 @@ accumulation setting: after the last backward of an accumulation, after unscalin
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 
 from gaf.common.errors import GafError
 from gaf.functions import Activation
-from gaf.functions.lift import is_dtensor
 from gaf.integrations.frameworks import needs
 from gaf.optim import Auto, Monitor, activate, activation_of
 from gaf.optim.activate import unhook
-from gaf.optim.monitor import SHARES
-from gaf.optim.sharding import together
+from gaf.optim.clipping import watched_clipping
+from gaf.optim.monitor import scalars_of
 
 with needs("lightning"):
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -30,7 +30,58 @@ with needs("lightning"):
         XLAStrategy,
     )
 
-LOGGED = ("max", "nonfinite", *SHARES)
+
+class GradientMonitor(Callback):
+    """Watches the optimizers of a Lightning training with :class:`gaf.Monitor`, and Lightning's own clipping.
+
+    The figures are logged as ``gaf/group0/norm`` and so on; ``callback.monitors`` has one monitor for each
+    optimizer, also after the training: ``print(callback.monitors[0])`` says what was found. Under
+    ``FSDPStrategy``, which flattens weights, they are those of all shards.
+
+    Args:
+        every: observe each so many steps of an optimizer.
+        per: ``"group"`` or ``"tensor"``.
+
+    Example:
+        >>> from gaf.integrations.lightning import GradientMonitor
+        >>> trainer = Trainer(callbacks=[GradientMonitor()], gradient_clip_val=1.0)  # doctest: +SKIP
+    """
+
+    def __init__(self, *, every: int = 50, per: str = "group") -> None:
+        self.every = every
+        self.per = per
+        self.monitors: list[Monitor] = []
+        self._watched = ExitStack()
+        self._logged: list[int] = []
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """The optimizers exist."""
+        self.monitors = watch(trainer, pl_module, self.every, self.per)
+        self._logged = [0] * len(self.monitors)
+        self._watched.enter_context(watched_clipping(self._note))
+
+    def _note(self, params: list[torch.Tensor], norm: torch.Tensor, max_norm: float) -> None:
+        for monitor in self.monitors:
+            if monitor.owns(params):
+                monitor.note_clip(norm, max_norm)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any
+    ) -> None:
+        log_new(pl_module, self.monitors, self._logged)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._end()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._watched.close()
+        for monitor in self.monitors:
+            monitor.detach()
 
 
 class GradientActivation(Callback):
@@ -62,24 +113,15 @@ class GradientActivation(Callback):
         refuse_shared(trainer.optimizers)
         for optimizer in trainer.optimizers:
             self.optimizers.append(activate(optimizer, self.activation))
-            if self.log_every is not None:
-                self.monitors.append(Monitor(optimizer, every=self.log_every, quantiles=()))
+        if self.log_every is not None:
+            self.monitors = watch(trainer, pl_module, self.log_every, "group")
         refuse_flat(trainer.strategy, self.optimizers)
         self._logged = [0] * len(self.monitors)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any
     ) -> None:
-        figures: dict[str, float] = {}
-        for number, monitor in enumerate(self.monitors):
-            new = monitor.records[self._logged[number] :]
-            self._logged[number] += len(new)
-            which = f"optimizer{number}/" if len(self.monitors) > 1 else ""
-            for record in _over_processes(trainer, new):
-                prefix = f"gaf/{which}group{record['group']}"
-                figures |= {f"{prefix}/{name}": float(record[name]) for name in LOGGED}
-        if figures:
-            pl_module.log_dict(figures, on_step=True, on_epoch=False)
+        log_new(pl_module, self.monitors, self._logged)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._undo()
@@ -94,6 +136,32 @@ class GradientActivation(Callback):
             unhook(optimizer)
         self.optimizers.clear()
         self.monitors.clear()
+
+
+def watch(trainer: Trainer, module: LightningModule, every: int, per: str) -> list[Monitor]:
+    """A monitor for each optimizer; of FSDP's flat shards, which are plain tensors, over all processes."""
+    flat = isinstance(trainer.strategy, FSDPStrategy)
+    group = torch.distributed.group.WORLD if flat else None
+    names = list(module.named_parameters())
+    return [
+        Monitor(optimizer, every=every, per=per, names=names, quantiles=(), process_group=group)
+        for optimizer in trainer.optimizers
+    ]
+
+
+def log_new(module: LightningModule, monitors: list[Monitor], logged: list[int]) -> None:
+    """Log the figures that are new since the last time; ``logged`` counts them."""
+    figures: dict[str, float] = {}
+    for number, monitor in enumerate(monitors):
+        new = monitor.records[logged[number] :]
+        logged[number] += len(new)
+        which = f"optimizer{number}/" if len(monitors) > 1 else ""
+        for record in new:
+            place = f"group{record['group']}" if monitor.per == "group" else record["name"]
+            scalars = scalars_of(record).items()
+            figures |= {f"gaf/{which}{place}/{name}": float(value) for name, value in scalars}
+    if figures:
+        module.log_dict(figures, on_step=True, on_epoch=False)
 
 
 def refuse_strategy(strategy: Strategy) -> None:
@@ -133,18 +201,3 @@ def refuse_shared(optimizers: list[torch.optim.Optimizer]) -> None:
                 "parameter to one optimizer"
             )
         seen |= mine
-
-
-def _over_processes(trainer: Trainer, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records over all elements: under DDP each process sees them all, sharded only its own."""
-    sharded = isinstance(trainer.strategy, FSDPStrategy) or any(
-        is_dtensor(p)
-        for optimizer in trainer.optimizers
-        for group in optimizer.param_groups
-        for p in group["params"]
-    )
-    if not records or not sharded:
-        return records
-    everyones: list[Any] = [None] * trainer.world_size
-    torch.distributed.all_gather_object(everyones, records)
-    return [together(each) for each in zip(*everyones, strict=True)]

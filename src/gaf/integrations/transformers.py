@@ -6,6 +6,7 @@ it, ``max_grad_norm=0``), and on unscaled gradients, whoever unscales them.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -14,8 +15,10 @@ from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.integrations.accelerate import refuse_engine, unwrap
 from gaf.integrations.frameworks import needs
-from gaf.optim import Auto, activate, activation_of, deactivate
+from gaf.optim import Auto, Monitor, activate, activation_of, deactivate
+from gaf.optim.clipping import watched_clipping
 from gaf.optim.factory import OURS, read_name, refuse_twice
+from gaf.optim.monitor import scalars_of
 
 with needs("transformers"):
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -59,6 +62,66 @@ class GradientActivation(TrainerCallback):
         if self.optimizer is not None:
             deactivate(self.optimizer)
         self.optimizer = None
+
+
+class GradientMonitor(TrainerCallback):
+    """Watches the Trainer's optimizer with :class:`gaf.Monitor`, and the Trainer's own clipping.
+
+    ``callback.monitor`` has the records, also after the training: ``print(callback.monitor)`` says what was
+    found. The newest figures go into the Trainer's own log, as ``gaf/group0/norm`` and so on.
+
+    Args:
+        every: observe each so many steps.
+        per: ``"group"`` or ``"tensor"``.
+
+    Example:
+        >>> from gaf.integrations.transformers import GradientMonitor
+        >>> Trainer(model, args, callbacks=[GradientMonitor()])  # doctest: +SKIP
+    """
+
+    def __init__(self, *, every: int = 50, per: str = "group") -> None:
+        self.every = every
+        self.per = per
+        self.monitor: Monitor | None = None
+        self._watched = ExitStack()
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: Any = None,
+        optimizer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self._watched.close()  # of a training that has raised
+        self.monitor = Monitor(unwrap(optimizer), every=self.every, per=self.per, names=model)
+        self._watched.enter_context(
+            watched_clipping(lambda params, norm, most: self.monitor.note_clip(norm, most))  # type: ignore[union-attr]
+        )
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        logs: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if self.monitor is None or logs is None or "loss" not in logs:
+            return
+        for place, record in self.monitor.latest.items():
+            name = f"group{place}" if self.monitor.per == "group" else place
+            logs.update({f"gaf/{name}/{key}": value for key, value in scalars_of(record).items()})
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._watched.close()
+        if self.monitor is not None:
+            self.monitor.detach()
 
 
 def optimizer_cls_and_kwargs(

@@ -22,6 +22,7 @@ from gaf.optim import _torch, adapt, settings
 from gaf.optim.base import ActivatedOptimizer, unscaled
 from gaf.optim.description import Rule
 from gaf.optim.grad import write_grad
+from gaf.optim.observation import Sample
 
 O = TypeVar("O", bound=torch.optim.Optimizer)  # noqa: E741
 
@@ -99,7 +100,10 @@ def unhook(optimizer: torch.optim.Optimizer) -> None:
     """Let f act no longer; groups and state keep what they say of it, for a checkpoint."""
     for hooks in _torch.hooks(optimizer):
         hooks.pop(_HOOK, None)
-    for name in (*_METHODS, "gaf_monitor", "_gaf_weights"):
+    monitor = vars(optimizer).get("gaf_monitor")
+    if monitor is not None:
+        monitor.detach()
+    for name in (*_METHODS, "_gaf_weights"):
         optimizer.__dict__.pop(name, None)
     _forget_step(optimizer)
 
@@ -304,10 +308,10 @@ def _activate_change(optimizer: torch.optim.Optimizer) -> None:
         factors = None
         if acting.adaptive and owners:
             factors = _adapted(optimizer, acting, group, owners, changes, found_inf)
-        if monitor is not None:
-            monitor.observe(
-                *(number, acting.activation, changes), skipped=found_inf, factors=factors
-            )
+        if monitor is not None and number in monitor.open:
+            sample = Sample(changes, owners, monitor.sample, monitor.per == "tensor")
+            inputs = sample(changes, owners)
+            monitor.observe(number, acting.activation, inputs, sample=sample, factors=factors)
         fs = acting.formulas(len(owners), factors)
         for p, old, change, f in zip(owners, olds, changes, fs, strict=True):
             p.copy_(old + f(change))
@@ -329,8 +333,6 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
         every = (p for group in optimizer.param_groups for p in group["params"])
         optimizer._gaf_new = [p for p in every if p not in optimizer.state]  # type: ignore[attr-defined]
     monitor = getattr(optimizer, "gaf_monitor", None)
-    if monitor is not None:
-        monitor.begin_step()
     for number, (group, acting) in enumerate(zip(optimizer.param_groups, actings, strict=True)):
         owners = [p for p in group["params"] if p.grad is not None]
         grads = [p.grad if scale is None else unscaled(p.grad, scale) for p in owners]
@@ -338,7 +340,7 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
         if acting is not None and acting.adaptive and owners:
             factors = _adapted(optimizer, acting, group, owners, grads, found_inf)
         if acting is not None and monitor is not None:
-            monitor.observe(number, acting.activation, grads, skipped=found_inf, factors=factors)
+            monitor.observe(number, acting.activation, factors=factors)
         if not owners:
             continue
         count = len(owners)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from gaf.kernels import compiled, foreach, native
 from gaf.optim import _torch, adapt, settings
 from gaf.optim.description import Rule, check_placement
 from gaf.optim.monitor import Monitor
+from gaf.optim.observation import Sample
 from gaf.optim.settings import Acting, Group
 
 Column = Sequence[Tensor | None]
@@ -65,8 +66,6 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if self.gaf_monitor is not None:
-            self.gaf_monitor.begin_step()
         # all groups are read before any is written to
         actings = [settings.resolve(group, self.rule) for group in self.param_groups]
         for number, (group, acting) in enumerate(zip(self.param_groups, actings, strict=True)):
@@ -146,6 +145,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
                     self.state[p][key] = t
 
     @_torch.disable_dynamo
+    @torch.no_grad()
     def _observe(
         self,
         number: int,
@@ -158,21 +158,27 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         hyper: dict[str, Any],
         factors: Tensor | None,
     ) -> None:
-        scale, skipped = self._loss_scale().values()
-        if scale is not None:
-            grads = [unscaled(g, scale) for g in grads]
-        inputs: Sequence[Tensor] | Iterator[Tensor] = grads
-        if acting.placement != "gradient":
-            counts = [counter + 1 for counter in counters] if self.rule.counts else None
+        monitor = self.gaf_monitor
+        assert monitor is not None
+        observation, inputs, sample = monitor.open.get(number), None, None
+        if observation is None:
+            return
+        if acting.placement != "gradient" and params:
+            sample, g = observation.sample, observation.gradients
+            if any(t.is_sparse for t in grads):
+                dense = [t.to_dense() if t.is_sparse else t for t in grads]
+                sample = Sample(dense, params, monitor.sample, monitor.per == "tensor")
+                g = sample(dense, params)
+            assert sample is not None
+            assert g is not None
             columns = list(states.values())
-            inputs = seen_by_f(self.rule.reference, params, grads, columns, counts, **hyper)
-        assert self.gaf_monitor is not None
-        self.gaf_monitor.observe(
-            number,
-            acting.activation,
-            inputs,
+            inputs = seen_by_f(
+                self.rule.reference, sample, params, g, columns, _next_counts(counters), **hyper
+            )
+        monitor.observe(
+            *(number, acting.activation, inputs),
+            sample=sample,
             meaning=self.rule.meaning(group, acting.placement),
-            skipped=skipped,
             factors=factors,
         )
 
@@ -380,27 +386,56 @@ def one_by_one(
     return list(zip(*rows, strict=True))
 
 
+def _next_counts(counters: Sequence[Tensor]) -> list[Any]:
+    """The number of each tensor's step that has begun; torch's own Adam reads them too."""
+    return [c.item() + 1 if c.device.type == "cpu" else c + 1 for c in counters]
+
+
 def seen_by_f(
     rule: Callable[..., tuple[Any, ...]],
+    sample: Sample,
     ws: Sequence[Tensor],
-    gs: Sequence[Tensor],
+    g: Tensor,
     states: Sequence[Column],
-    counts: Sequence[Any] | None,
+    counts: Sequence[Any],
     **hyper: Any,
-) -> Iterator[Tensor]:
-    """What f is going to see, by running the reference on copies."""
+) -> Tensor:
+    """What f is going to see of the sampled elements, by running the reference on copies.
+
+    Args:
+        rule: the reference.
+        sample: which elements.
+        ws: the tensors.
+        g: the sampled gradients.
+        states: lists of the rule's states, None for one that does not exist yet.
+        counts: the number of each tensor's step; empty for a rule that does not take it.
+        hyper: the rule's numbers.
+    """
     seen: list[Tensor] = []
 
     def tap(x: Tensor) -> Tensor:
-        seen.append(x)
+        seen.append(x.clone())
         return x.clone()  # what follows f does not matter here
 
-    for i, (w, g) in enumerate(zip(ws, gs, strict=True)):
-        numbers = hyper if counts is None else {**hyper, "step": counts[i]}
-        row = [column[i] for column in states]
-        copies = [None if t is None else t.clone() for t in row]
-        rule(w.detach().clone(), g, *copies, tap, **numbers)
-        yield seen.pop()
+    alike: dict[Any, list[int]] = {}
+    for i in range(len(ws)):
+        absent = tuple(column[i] is None for column in states)
+        alike.setdefault((absent, counts[i] if counts else None), []).append(i)
+    w = sample(ws, ws).split(sample.lengths)
+    gs = g.split(sample.lengths)
+    rows: list[Tensor] = [g] * len(ws)
+    for (absent, count), members in alike.items():
+        like, own = sample.of(members), [ws[i] for i in members]
+        columns = [
+            None if none else like([column[i] for i in members], own)
+            for column, none in zip(states, absent, strict=True)
+        ]
+        numbers = hyper if count is None else {**hyper, "step": count}
+        w_of, g_of = (torch.cat([t[i] for i in members]) for t in (w, gs))
+        rule(w_of, g_of, *columns, tap, **numbers)
+        for i, x in zip(members, seen.pop().split(like.lengths), strict=True):
+            rows[i] = x
+    return torch.cat(rows)
 
 
 def unscaled(g: Tensor, scale: Tensor) -> Tensor:

@@ -65,8 +65,8 @@ def activate_grad_(
     if error_if_nonfinite:
         _raise_if_nonfinite(largest_absolute(grads), grads)
     if monitor is not None:
-        monitor.begin_step()
-        monitor.observe(0, f, grads)
+        monitor.begin_step([{"params": owners}])
+        monitor.observe(0, f)
     if native.refusal(f.name, grads, params=f.params) is None:
         return native.activate(grads, f.name, f.params)
     largest = largest_absolute(grads)

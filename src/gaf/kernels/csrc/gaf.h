@@ -41,6 +41,20 @@ typedef struct {
     gaf_activate_loop activate;
 } gaf_loops;
 
+/* Of the finite elements the sum of squares and the largest magnitude; how many are not finite, and 0. */
+typedef struct {
+    double squares, largest, nonfinite, zeros;
+} gaf_figures;
+
+GAF_INLINE void gaf_figures_add(gaf_figures *sum, gaf_figures piece) {
+    sum->squares += piece.squares;
+    sum->largest = piece.largest > sum->largest ? piece.largest : sum->largest;
+    sum->nonfinite += piece.nonfinite;
+    sum->zeros += piece.zeros;
+}
+
+typedef gaf_figures (*gaf_figures_loop)(const void *g, ptrdiff_t n);
+
 /* `before`: f stands before the velocity, or the moments. */
 GAF_INLINE gaf_sgd_loop gaf_sgd_loop_of(const gaf_loops *loops, int before, int carries, int nesterov) {
     return loops->sgd[!before][carries ? 1 + nesterov : 0];
@@ -58,11 +72,14 @@ GAF_INLINE void gaf_sgd_begin(gaf_sgd_args *s, void *v, size_t bytes) {
 
 extern const gaf_loops gaf_table_portable[GAF_FUNCTIONS][GAF_TYPES_COUNT];
 void gaf_stream_portable(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
+extern const gaf_figures_loop gaf_figures_portable[GAF_TYPES_COUNT];
 #if defined(__x86_64__)
 extern const gaf_loops gaf_table_avx2[GAF_FUNCTIONS][GAF_TYPES_COUNT];
 void gaf_stream_avx2(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
+extern const gaf_figures_loop gaf_figures_avx2[GAF_TYPES_COUNT];
 extern const gaf_loops gaf_table_avx512[GAF_FUNCTIONS][GAF_TYPES_COUNT];
 void gaf_stream_avx512(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
+extern const gaf_figures_loop gaf_figures_avx512[GAF_TYPES_COUNT];
 #endif
 
 /* Every `step`-th element of a tensor, as many as there are, and NaN up to `width`. */

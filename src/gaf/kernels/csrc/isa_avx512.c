@@ -7,9 +7,11 @@
 #define GAF_HAS_FMA
 #define GAF_TABLE gaf_table_avx512
 #define GAF_STREAM gaf_stream_avx512
+#define GAF_FIGURES gaf_figures_avx512
 #define GAF_SGD_STRIP 64
 #define GAF_STRIP 32
 #include "steps.h"
+#include "figures.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

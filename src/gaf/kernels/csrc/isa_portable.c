@@ -4,6 +4,8 @@
 #endif
 #define GAF_TABLE gaf_table_portable
 #define GAF_STREAM gaf_stream_portable
+#define GAF_FIGURES gaf_figures_portable
 #define GAF_SGD_STRIP 16
 #define GAF_STRIP 16
 #include "steps.h"
+#include "figures.h"

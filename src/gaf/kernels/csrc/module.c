@@ -22,14 +22,15 @@ typedef struct {
     const char *name;
     const gaf_loops (*table)[GAF_TYPES_COUNT];
     gaf_stream_loop stream;
+    const gaf_figures_loop *figures;
 } instruction_set;
 
 static const instruction_set ISAS[] = { /* best first */
 #if defined(__x86_64__)
-    {"avx512", gaf_table_avx512, gaf_stream_avx512},
-    {"avx2", gaf_table_avx2, gaf_stream_avx2},
+    {"avx512", gaf_table_avx512, gaf_stream_avx512, gaf_figures_avx512},
+    {"avx2", gaf_table_avx2, gaf_stream_avx2, gaf_figures_avx2},
 #endif
-    {"portable", gaf_table_portable, gaf_stream_portable},
+    {"portable", gaf_table_portable, gaf_stream_portable, gaf_figures_portable},
 };
 #define ISAS_COUNT (sizeof ISAS / sizeof *ISAS)
 
@@ -433,6 +434,29 @@ static PyObject *sample(PyObject *self, PyObject *args) {
     return result;
 }
 
+/* The same without rows: one tensor's elements after the other's. */
+static PyObject *gather(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *types, *sizes, *steps, *tensors, *out, *result = NULL;
+    char **type = NULL, **size = NULL, **step = NULL, **tensor = NULL;
+    if (!PyArg_ParseTuple(args, "OOOOO", &types, &sizes, &steps, &tensors, &out)) return NULL;
+    if (!PyList_Check(sizes)) return PyErr_SetString(PyExc_TypeError, "sizes must be a list"), NULL;
+    ptrdiff_t n = PyList_Size(sizes);
+    double *row = PyLong_AsVoidPtr(out);
+    if (!PyErr_Occurred() && addresses(types, n, &type, 0) && addresses(sizes, n, &size, 0) &&
+        addresses(steps, n, &step, 0) && addresses(tensors, n, &tensor, 0)) {
+        for (ptrdiff_t i = 0; i < n; i++) {
+            ptrdiff_t count = (intptr_t)size[i], distance = (intptr_t)step[i];
+            ptrdiff_t width = (count + distance - 1) / distance;
+            gaf_sample((int)(intptr_t)type[i], tensor[i], count, distance, row, width);
+            row += width;
+        }
+        result = Py_NewRef(Py_None);
+    }
+    free(type), free(size), free(step), free(tensor);
+    return result;
+}
+
 static PyObject *quantiles(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *in, *out;
@@ -443,6 +467,46 @@ static PyObject *quantiles(PyObject *self, PyObject *args) {
     if (PyErr_Occurred()) return NULL;
     for (ptrdiff_t i = 0; i < n; i++) found[i] = gaf_quantile(rows + i * width, width, quantile);
     return Py_NewRef(Py_None);
+}
+
+typedef struct {
+    row r;
+    gaf_figures_loop loop;
+    char **g;
+    gaf_figures *pieces; /* index + t of FOR_PIECES is another number for each piece */
+} figures_job;
+
+static void figures_work(void *context, ptrdiff_t index) {
+    figures_job *j = context;
+    FOR_PIECES(&j->r, index, j->pieces[index + t] = j->loop(j->g[t] + at, n));
+}
+
+static PyObject *figures(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *name;
+    int type, threads;
+    PyObject *sizes, *g, *out, *result = NULL;
+    figures_job j = {0};
+    if (!PyArg_ParseTuple(args, "siOOOi", &name, &type, &sizes, &g, &out, &threads)) return NULL;
+    const instruction_set *isa = isa_of(name);
+    if (isa && (type < 0 || type >= GAF_TYPES_COUNT)) PyErr_SetString(PyExc_ValueError, "no such type");
+    gaf_figures *rows = PyErr_Occurred() ? NULL : PyLong_AsVoidPtr(out);
+    if (rows && make_row(sizes, type, &j.r) && addresses(g, j.r.tensors, &j.g, 0)) {
+        ptrdiff_t chunks = (j.r.elements + CHUNK - 1) / CHUNK;
+        j.loop = isa->figures[type];
+        j.pieces = calloc((size_t)(chunks + j.r.tensors + 1), sizeof *j.pieces);
+        if (!j.pieces) {
+            PyErr_NoMemory();
+        } else {
+            run(&j.r, &(operands){{j.g}, 0, 1}, figures_work, &j, threads);
+            memset(rows, 0, (size_t)j.r.tensors * sizeof *rows);
+            for (ptrdiff_t index = 0; index < chunks; index++)
+                FOR_PIECES(&j.r, index, ((void)n, (void)at, gaf_figures_add(&rows[t], j.pieces[index + t])));
+            result = Py_NewRef(Py_None);
+        }
+    }
+    free(j.r.starts), free(j.g), free(j.pieces);
+    return result;
 }
 
 typedef struct {
@@ -485,7 +549,9 @@ static PyMethodDef METHODS[] = {
     {"tangled", tangled, METH_VARARGS, "Whether a parameter, its gradient and its state share memory."},
     {"activate", activate, METH_VARARGS, "f in place; returns the largest absolute value before."},
     {"sample", sample, METH_VARARGS, "Evenly spaced elements of each tensor, a row of doubles each."},
+    {"gather", gather, METH_VARARGS, "Evenly spaced elements of each tensor, one tensor after the other."},
     {"quantiles", quantiles, METH_VARARGS, "A quantile of the magnitudes in each row, which it reorders."},
+    {"figures", figures, METH_VARARGS, "Of each tensor: squares, largest, nonfinite, zeros."},
     {"stream", stream, METH_VARARGS, "The memory traffic of a step in float32, and nothing else."},
     {NULL, NULL, 0, NULL},
 };

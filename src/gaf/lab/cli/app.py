@@ -18,6 +18,7 @@ from gaf.lab.cli.bench import bench
 from gaf.lab.cli.compare import compare
 from gaf.lab.cli.data import data
 from gaf.lab.cli.detect import detect
+from gaf.lab.cli.doctor import doctor
 from gaf.lab.cli.figure import figure
 from gaf.lab.cli.landscape import landscape
 from gaf.lab.cli.report import report
@@ -28,7 +29,7 @@ from gaf.lab.cli.tune import tune
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 for command in (
-    *(compare, atlas, bench, figure, report, theory, table, train, tune, landscape, detect),
+    *(compare, atlas, doctor, bench, figure, report, theory, table, train, tune, landscape, detect),
 ):
     app.command()(command)
 app.add_typer(data, name="data")

@@ -15,17 +15,16 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor
 
 import gaf
 from gaf.lab.engine import rng
-from gaf.lab.engine.distributed import everyones, gather_rows, highest
+from gaf.lab.engine.distributed import gather_rows, highest
 from gaf.lab.engine.folder import summary
 from gaf.lab.engine.optimizers import rate_factor
 from gaf.lab.engine.rng import Part, evaluation_indices
 from gaf.lab.engine.signals import Interrupted
 from gaf.lab.engine.state import Run, save
-from gaf.optim.sharding import together
+from gaf.optim.observation import SHARES
 from gaf.optim.switched import evaluation_weights
 
 # Raised when the same config gives other numbers by what the engine does: the order of samples, seeds,
@@ -35,6 +34,8 @@ VERSION = 1
 # Without `checkpoint_every`, an epoch that ends sooner after the last checkpoint writes none: checkpoints of
 # short epochs would cost more than what a kill loses.
 CHECKPOINT_SECONDS = 5
+
+SAMPLE = 65536  # elements that shares and histograms are of
 
 
 def fit(run: Run) -> None:
@@ -187,15 +188,22 @@ def watching(run: Run) -> Iterator[None]:
         yield
         return
     optimizer = run.optimizer.optimizer
-    monitor = gaf.Monitor(optimizer, quantiles=(), histogram=True)
+    monitor = gaf.Monitor(optimizer, quantiles=(), sample=SAMPLE, histogram=True)
     try:
         yield
     finally:
         monitor.detach()
-    mine = list(monitor.latest.values())
-    sharded = any(
-        isinstance(p, DTensor) for group in optimizer.param_groups for p in group["params"]
-    )
-    processes = everyones(run.fabric, mine) if sharded else [mine]
-    for records in zip(*processes, strict=True):
-        run.write("gradients", run.state.step + 1, together(records))
+    for record in monitor.records:
+        if "function" in record:
+            run.write("gradients", run.state.step + 1, figures_of(record))
+
+
+def figures_of(record: dict[str, Any]) -> dict[str, Any]:
+    """What a run keeps of a monitor's record."""
+    shares = record["histogram"].items()
+    return {
+        "group": record["group"],
+        **{name: record["input"][name] for name in ("max", "nonfinite")},
+        **{name: record[name] for name in SHARES},
+        "histogram": {edge: float(f"{share:.4g}") for edge, share in shares},
+    }

@@ -20,7 +20,7 @@ from gaf.common.files import number, plain, read_whole
 from gaf.lab.engine import config as configs
 from gaf.lab.engine.config import Config, Number, Whole
 from gaf.lab.tasks.base import ScoredOn
-from gaf.optim.monitor import HIGHEST, LOWEST
+from gaf.optim.observation import HIGHEST, LOWEST
 
 LARGEST = 1 << 30  # bytes of the records: 3 million steps take about 100 million
 METRICS = "metrics.jsonl"

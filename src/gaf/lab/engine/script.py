@@ -207,7 +207,7 @@ def train_script(
         write_json(trial / REQUEST, trial_of(config))
         progress.begin(config.name, 0, 1)
         try:
-            status = _run(config, folder, script, wish)
+            status = run_script(config, folder, script, wish)
         finally:
             progress.end()
         if wish.number:
@@ -219,7 +219,7 @@ def train_script(
     return result
 
 
-def _run(config: RunConfig, folder: Path, script: Script, wish: Wish) -> int:
+def run_script(config: RunConfig, folder: Path, script: Script, wish: Wish) -> int:
     """The exit status of the script, which has ended with all that it started."""
     with open(folder / STDOUT, "wb") as stdout, open(folder / STDERR, "wb") as stderr:
         try:
@@ -284,7 +284,7 @@ def _guarded(process: subprocess.Popen[bytes], folder: Path) -> Iterator[None]:
 
 def _result(config: RunConfig, folder: Path, script: Script, status: int) -> Result:
     if status != 0:
-        reason = _last_line(folder / STDERR)
+        reason = last_line(folder / STDERR)
         raise ScriptFailed(
             f"{config.name} ended with status {status}{f': {reason}' if reason else ''} "
             f"(see {folder / STDERR})"
@@ -320,7 +320,7 @@ def _result(config: RunConfig, folder: Path, script: Script, status: int) -> Res
     )
 
 
-def _last_line(path: Path) -> str:
+def last_line(path: Path) -> str:
     """What a traceback ends with."""
     with open(path, "rb") as file:
         file.seek(max(0, path.stat().st_size - (1 << 16)))

@@ -18,7 +18,7 @@ from gaf.lab.reports.html import CurvePlot, plotly_text
 from gaf.lab.reports.numbers import rounded
 from gaf.lab.reports.style import GREY, INK, Style, faint, vertical
 from gaf.lab.study.results import Comparison
-from gaf.optim.monitor import BINS_A_DECADE
+from gaf.optim.observation import BINS_A_DECADE
 
 SHARES = {
     "enlarged": "made larger by f",
