@@ -7,6 +7,7 @@ local shard. Where :func:`refusal` returns a reason, the rules over torch operat
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -470,6 +471,15 @@ def _activate(gs: Sequence[Tensor], function: str, alpha: float, beta: float) ->
 
 def _widest(gs: Sequence[Tensor]) -> torch.dtype:
     return torch.float64 if any(g.dtype == torch.float64 for g in gs) else torch.float32
+
+
+def norm(gs: Sequence[Tensor]) -> float:
+    """The norm of all elements of tensors that :func:`refusal` finds fit; inf or NaN where one of them is."""
+    threads = torch.get_num_threads()
+    batches = _batches((gs,))
+    return math.sqrt(
+        sum(_native.squares(kind, sizes, g, threads) for kind, sizes, (g,), _ in batches)
+    )
 
 
 def sample(tensors: Sequence[Tensor], spacing: Callable[[int], int]) -> Tensor:

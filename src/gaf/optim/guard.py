@@ -23,7 +23,9 @@ import torch
 from torch import Tensor
 
 from gaf.common.errors import GafError
+from gaf.functions import Arctan
 from gaf.functions.lift import local_shard, real_values
+from gaf.kernels import native
 from gaf.optim import _torch
 from gaf.optim.spikes import Spikes, SpikesOnDevice
 
@@ -270,7 +272,8 @@ class Guard:
             scale = getattr(optimizer, "grad_scale", None)
             if scale is not None:
                 size = size / scale.to(size)
-        size = torch.where(size.isfinite(), size, math.inf).to(self._home).reshape(())
+        wide = torch.float32 if self._home.type == "mps" else torch.float64  # alike on all processes
+        size = torch.where(size.isfinite(), size, math.inf).to(self._home, wide).reshape(())
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(size, distributed.ReduceOp.MAX, group=self.process_group)
@@ -324,7 +327,10 @@ def _wrap(optimizer: torch.optim.Optimizer, guard: Guard) -> None:
 
     @functools.wraps(of_class if inner is None else inner)
     def step(*args: Any, **kwargs: Any) -> Any:
-        return guarded(reference(), *args, **kwargs)  # type: ignore[arg-type]
+        optimizer = reference()
+        if optimizer is None:
+            raise ReferenceError("step was called after its optimizer was deleted")
+        return guarded(optimizer, *args, **kwargs)
 
     step.__func__ = guarded  # type: ignore[attr-defined]  # what a scheduler asks a bound method for
     optimizer.step = step
@@ -366,6 +372,10 @@ def _parameters(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
 
 def _norm(grads: Sequence[Tensor], home: torch.device) -> Tensor:
     """The norm of all numbers of this process on one device; inf or NaN where one of them is."""
+    if (
+        native.refusal(Arctan.name, grads) is None
+    ):  # no f acts: it asks whether a kernel can read them
+        return torch.tensor(native.norm(grads), dtype=torch.float64)
     lists: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     for values in map(real_values, grads):
         if values.numel():

@@ -106,7 +106,8 @@ class InBackward:
     def end_iteration(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """What ``optimizer.step()`` does: step what still holds a gradient, and begin a new iteration."""
         optimizer = self._optimizer()
-        assert optimizer is not None
+        if optimizer is None:
+            raise ReferenceError("step was called after its optimizer was deleted")
         if any(value is not None for value in (*args, *kwargs.values())):
             raise GafError(
                 "inside backward the gradients are gone when step() is called, so it takes no closure: call "

@@ -88,6 +88,9 @@ void gaf_sample(int type, const void *tensor, ptrdiff_t size, ptrdiff_t step, do
 /* The quantile of a row's magnitudes, without zeros and what is not finite; 0 if nothing is left. Reorders the row. */
 double gaf_quantile(double *row, ptrdiff_t width, double quantile);
 
+/* The sum of the squares of `n` elements. */
+double gaf_squares(int type, const void *x, ptrdiff_t n);
+
 /* Once, before any call: finds torch's threads, and learns of forks from then on. */
 void gaf_parallel_begin(void);
 

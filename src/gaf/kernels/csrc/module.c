@@ -415,6 +415,43 @@ static PyObject *activate(PyObject *self, PyObject *args) {
     return result;
 }
 
+typedef struct {
+    row r;
+    int type;
+    char **g;
+    double *sums; /* of each chunk */
+} squares_job;
+
+static void squares_work(void *context, ptrdiff_t index) {
+    squares_job *j = context;
+    double sum = 0.0;
+    FOR_PIECES(&j->r, index, sum += gaf_squares(j->type, j->g[t] + at, n));
+    j->sums[index] = sum;
+}
+
+static PyObject *squares(PyObject *self, PyObject *args) {
+    (void)self;
+    int threads;
+    PyObject *sizes, *g, *result = NULL;
+    squares_job j = {0};
+    if (!PyArg_ParseTuple(args, "iOOi", &j.type, &sizes, &g, &threads)) return NULL;
+    if (j.type < 0 || j.type >= GAF_TYPES_COUNT) return PyErr_SetString(PyExc_ValueError, "no such type"), NULL;
+    if (make_row(sizes, j.type, &j.r) && addresses(g, j.r.tensors, &j.g, 0)) {
+        ptrdiff_t chunks = (j.r.elements + CHUNK - 1) / CHUNK;
+        j.sums = calloc((size_t)chunks + 1, sizeof *j.sums);
+        if (!j.sums) {
+            PyErr_NoMemory();
+        } else {
+            run(&j.r, &(operands){{j.g}, 0, 1}, squares_work, &j, threads);
+            double total = 0.0;
+            for (ptrdiff_t i = 0; i < chunks; i++) total += j.sums[i];
+            result = PyFloat_FromDouble(total);
+        }
+    }
+    free(j.r.starts), free(j.g), free(j.sums);
+    return result;
+}
+
 static PyObject *sample(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *types, *sizes, *steps, *tensors, *out, *result = NULL;
@@ -548,6 +585,7 @@ static PyMethodDef METHODS[] = {
     {"count", count, METH_O, "Add 1 to the float32 at each address; returns them."},
     {"tangled", tangled, METH_VARARGS, "Whether a parameter, its gradient and its state share memory."},
     {"activate", activate, METH_VARARGS, "f in place; returns the largest absolute value before."},
+    {"squares", squares, METH_VARARGS, "The sum of the squares of tensors of one type."},
     {"sample", sample, METH_VARARGS, "Evenly spaced elements of each tensor, a row of doubles each."},
     {"gather", gather, METH_VARARGS, "Evenly spaced elements of each tensor, one tensor after the other."},
     {"quantiles", quantiles, METH_VARARGS, "A quantile of the magnitudes in each row, which it reorders."},

@@ -62,6 +62,12 @@ def bench(
         bool,
         typer.Option("--auto", help="Only time gaf.Auto against the same f with fixed values."),
     ] = False,
+    only_guard: Annotated[
+        bool,
+        typer.Option(
+            "--guard", help="Only time fused steps with a gaf.Guard against those without."
+        ),
+    ] = False,
     only_kernels: Annotated[
         bool, typer.Option("--kernels", help="Only tell which kernels this machine has.")
     ] = False,
@@ -96,6 +102,7 @@ def bench(
         ("grid", only_grid, 7, 3),
         ("detection", only_detection, 15, 5),
         ("auto", only_auto, 21, 7),
+        ("guard", only_guard, 21, 7),
     ):
         if chosen:
             default = quick_count if quick else count
@@ -156,7 +163,7 @@ def _check_memory(names: tuple[str, ...]) -> None:
 
 
 def _time_trainings(what: str, repeats: int, json_path: Path | None, save: bool) -> int:
-    """``engine``, ``grid``, ``detection`` or ``auto``: what is timed by itself."""
+    """``engine``, ``grid``, ``detection``, ``auto`` or ``guard``: what is timed by itself."""
     try:
         module = importlib.import_module(f"gaf.lab.bench.{what}")
         timings = module.measure(repeats, terminal.stderr())
