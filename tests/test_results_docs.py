@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from docs import in_backward, spikes
 from docs.family import PAGE, written
 from docs.results import MARKED, filled, table
 
@@ -48,3 +49,15 @@ def test_the_page_of_the_family_is_that_of_its_data():
     text = PAGE.read_text("utf-8")
     assert written(text) == text, "run: python docs/family.py"
     assert text.count("| `adam-atan2` |") == 2
+
+
+@pytest.mark.parametrize("script", [spikes, in_backward], ids=["spikes", "in_backward"])
+def test_pages_of_experiments_are_those_of_their_records(script):
+    text = script.PAGE.read_text("utf-8")
+    assert script.written(text) == text, f"run: python docs/{script.__name__.split('.')[-1]}.py"
+    changed = text.replace("| `", "| 9`")
+    assert script.written(changed).count("| 9`") < changed.count("| 9`")
+    record = json.loads(script.RECORD.read_text("utf-8"))
+    assert record["command"] == f"python docs/{script.__name__.split('.')[-1]}.py --measure"
+    assert record["torch"]
+    assert record["git"]
