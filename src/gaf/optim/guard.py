@@ -272,7 +272,9 @@ class Guard:
             scale = getattr(optimizer, "grad_scale", None)
             if scale is not None:
                 size = size / scale.to(size)
-        wide = torch.float32 if self._home.type == "mps" else torch.float64  # alike on all processes
+        wide = (
+            torch.float32 if self._home.type == "mps" else torch.float64
+        )  # alike on all processes
         size = torch.where(size.isfinite(), size, math.inf).to(self._home, wide).reshape(())
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
