@@ -25,8 +25,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD, PAGE = ROOT / "results" / "compat.json", ROOT / "docs" / "machines.md"
+CORE = ("tests/functions", "tests/optim", "tests/kernels")
 SUITES = {  # folders, and which of their tests
-    "core": (("tests/functions", "tests/optim", "tests/kernels"), "not slow"),
+    "core": (CORE, "not slow"),
+    "examples": (CORE, "not slow and not hypothesis"),  # half the time
     "distributed": (("tests/distributed",), ""),
 }
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "numpy", "rich", "typer")

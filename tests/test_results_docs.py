@@ -7,6 +7,8 @@ import pytest
 from docs.family import PAGE, written
 from docs.results import MARKED, filled, table
 
+from tests import compat
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 MARKED_PAGES = [page for page in PAGES if MARKED.search(page.read_text("utf-8"))]
@@ -48,3 +50,12 @@ def test_the_page_of_the_family_is_that_of_its_data():
     text = PAGE.read_text("utf-8")
     assert written(text) == text, "run: python docs/family.py"
     assert text.count("| `adam-atan2` |") == 2
+
+
+def test_the_page_of_machines_is_that_of_its_record():
+    text = compat.PAGE.read_text("utf-8")
+    assert compat.written(text) == text, "run: make compat RECORD=--record"
+    rows = json.loads(compat.RECORD.read_text("utf-8"))
+    assert all(row["failed"] == 0 for row in rows)
+    for row in rows:
+        assert f"| {row['torch']} | {row['python']} | {row['passed']} | 0 |" in text

@@ -225,7 +225,7 @@ def sgd(
 
 
 @torch.library.impl(_LIBRARY, "sgd_", "CPU")
-@torch._disable_dynamo  # up to torch 2.7 it traces an operator's own Python
+@torch._disable_dynamo  # torch 2.6 would trace an operator's own Python
 def _sgd_operator(
     ws: list[Tensor],
     gs: list[Tensor],
@@ -331,7 +331,7 @@ def adam(
 
 
 @torch.library.impl(_LIBRARY, "adam_", "CPU")
-@torch._disable_dynamo  # up to torch 2.7 it traces an operator's own Python
+@torch._disable_dynamo  # torch 2.6 would trace an operator's own Python
 def _adam_operator(
     ws: list[Tensor],
     gs: list[Tensor],
@@ -449,7 +449,7 @@ def activate(gs: Sequence[Tensor], function: str, params: tuple[float, ...]) -> 
 
 
 @torch.library.impl(_LIBRARY, "activate_", "CPU")
-@torch._disable_dynamo  # up to torch 2.7 it traces an operator's own Python
+@torch._disable_dynamo  # torch 2.6 would trace an operator's own Python
 def _activate_operator(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
     return _activate(gs, function, *numbers.tolist())
 
