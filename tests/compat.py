@@ -108,8 +108,8 @@ def written(text: str) -> str:
                 cells = [row[name] for name in ("torch", "python", "passed", "failed")]
                 lines.append("| " + " | ".join(map(str, [*cells, skipped, row["date"]])) + " |")
         table = "".join(f"{line}\n" for line in lines)
-        marker = re.compile(rf"(<!-- results/compat.json: {suite} -->\n\n)(?:\|.*\n)*")
-        text = marker.sub(lambda found, table=table: found[1] + table, text)
+        marker = re.compile(rf"(<!-- results/compat.json: {suite} -->\n\n)(?:\|.*\n)*\n*")
+        text = marker.sub(lambda found, table=table: f"{found[1]}{table}\n", text)
     return text
 
 
