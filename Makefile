@@ -9,6 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 BENCH ?= --growth --training --save
 SEED ?= $(shell date +%s)
 TORCH ?= 2.13.0
+SUITE ?= core
 
 # Where no bytecode is kept, each of the processes that tests start compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -65,8 +66,8 @@ dist: $(READY) ## build the sdist and the wheel, install it in a clean environme
 extras: dist ## install the wheel with each extra alone and use it (minutes)
 	@$(PYTEST) -m install -n 0 -v tests/test_extras.py
 
-compat: $(READY) ## the core tests on another Python with the torch of PyPI (PYTHON=python3.12 TORCH=2.13.0)
-	@$(PYTHON) tests/compat.py $(TORCH)
+compat: $(READY) ## the core tests on another Python and torch of PyPI (PYTHON=python3.12 TORCH=2.6.0)
+	@$(PYTHON) tests/compat.py $(TORCH) $(SUITE) $(RECORD)
 
 # `uv` reads the metadata of the package index, so that torch's own requirements are those that a Linux machine gets.
 COMPILE := $(BIN)/uv pip compile -q --no-annotate --all-extras pyproject.toml

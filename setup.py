@@ -7,9 +7,23 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import CompileError
+from setuptools.errors import BaseError, CompileError
 
 CSRC = Path("src/gaf/kernels/csrc")
+
+# What the sources need of a compiler and its system. MSVC has neither GNU C nor POSIX threads.
+NEEDED = """\
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#define FMA(a, b, c) _Generic((a), float: __builtin_fmaf, default: __builtin_fma)(a, b, c)
+static inline __attribute__((always_inline)) float fma32(float x) { return FMA(x, x, 1.0f); }
+float gaf_needed(float x) { return fma32(x); }
+"""
+WITHOUT = (
+    "gaf.kernels: no C compiler with GNU C 11 and POSIX threads was found: built without the native kernels. "
+    "Torch operations serve in their place, more slowly. For the kernels, install again with gcc or clang."
+)
 
 # Scheduling before registers are given out interleaves the vectors of a strip (steps.h). gcc only.
 SCHEDULING = ["-fschedule-insns", "-fsched-pressure"]
@@ -18,16 +32,17 @@ SCHEDULING = ["-fschedule-insns", "-fsched-pressure"]
 class BuildKernels(build_ext):
     """With the flags that the compiler at hand knows, and as many files at once as there are processors."""
 
+    def run(self) -> None:
+        super().run()
+        if not all(Path(self.get_ext_fullpath(each.name)).exists() for each in self.extensions):
+            print(WITHOUT, flush=True)  # the last line of the build; pip shows it with -v
+
     def build_extensions(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            empty = Path(folder, "empty.c")
-            empty.write_text("int gaf_nothing;\n", "ascii")
-            try:
-                self.compiler.compile([str(empty)], folder, extra_postargs=["-Werror", *SCHEDULING])
-                for extension in self.extensions:
-                    extension.extra_compile_args += SCHEDULING
-            except CompileError:
-                pass
+        if not self._compiles(NEEDED, "-std=gnu11"):
+            return
+        if self._compiles("int gaf_nothing;\n", "-Werror", *SCHEDULING):
+            for extension in self.extensions:
+                extension.extra_compile_args += SCHEDULING
         one_after_another = self.compiler.compile
 
         def at_once(sources, **options):
@@ -37,6 +52,17 @@ class BuildKernels(build_ext):
 
         self.compiler.compile = at_once
         super().build_extensions()
+
+    def _compiles(self, code: str, *flags: str) -> bool:
+        """Whether the compiler is there and takes this."""
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "try.c")
+            source.write_text(code, "ascii")
+            try:
+                self.compiler.compile([str(source)], folder, extra_postargs=list(flags))
+            except (BaseError, CompileError):
+                return False
+        return True
 
 
 setup(

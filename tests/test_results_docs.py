@@ -8,6 +8,8 @@ from docs import in_backward, spikes
 from docs.family import PAGE, written
 from docs.results import MARKED, filled, table
 
+from tests import compat
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 MARKED_PAGES = [page for page in PAGES if MARKED.search(page.read_text("utf-8"))]
@@ -61,3 +63,25 @@ def test_pages_of_experiments_are_those_of_their_records(script):
     assert record["command"] == f"python docs/{script.__name__.split('.')[-1]}.py --measure"
     assert record["torch"]
     assert record["git"]
+
+
+def test_the_page_of_machines_is_that_of_its_record():
+    text = compat.PAGE.read_text("utf-8")
+    assert compat.written(text) == text, "run: make compat RECORD=--record"
+    rows = json.loads(compat.RECORD.read_text("utf-8"))
+    assert not [row for row in rows if row["failed"]]
+
+
+def test_a_run_on_other_versions_is_kept_in_the_place_of_an_earlier_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(compat, "RECORD", tmp_path / "compat.json")
+    monkeypatch.setattr(compat, "PAGE", tmp_path / "machines.md")
+    compat.PAGE.write_text("<!-- results/compat.json: core -->\n\nAfter.\n", "utf-8")
+    row = {"suite": "core", "python": "3.11.7", "date": "2026-01-01", "failed": 0}
+    for torch, passed in (("2.10.0", 7), ("2.6.0", 5), ("2.6.0", 6)):
+        compat.record({**row, "torch": torch, "passed": passed, "skipped": {"no Muon": 2}})
+    assert compat.PAGE.read_text("utf-8").splitlines()[4:] == [
+        "| 2.6.0 | 3.11.7 | 6 | 0 | 2 | 2026-01-01 |",
+        "| 2.10.0 | 3.11.7 | 7 | 0 | 2 | 2026-01-01 |",
+        "",
+        "After.",
+    ]

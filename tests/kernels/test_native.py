@@ -406,6 +406,10 @@ def test_no_tensor_sized_allocation():
     assert sum(allocated) < 10_000, allocated
 
 
+@pytest.mark.skipif(
+    torch.__version__ < (2, 7),
+    reason="torch.compile of this torch fails once a float of a fused step changes (SpeculationLog)",
+)
 @pytest.mark.parametrize("backend", ["aot_eager"])
 def test_compiled(backend):
     """fused=True under torch.compile is the same op, and lr, alpha and beta are not compiled in."""

@@ -83,7 +83,8 @@ def test_the_rest_of_torch(name):
 
 
 def test_the_list_of_torch_optimizers_is_complete():
-    named = {torch.optim.LBFGS, torch.optim.SparseAdam, torch.optim.Muon, *OTHERS.values()}
+    named = {torch.optim.LBFGS, torch.optim.SparseAdam, *OTHERS.values()}
+    named |= {torch.optim.Muon} if hasattr(torch.optim, "Muon") else set()
     named |= {factory.func for factory in FOREIGN.values()}
     there = {c for c in vars(torch.optim).values() if isinstance(c, type)}
     assert {c for c in there if issubclass(c, torch.optim.Optimizer)} - {
@@ -91,6 +92,7 @@ def test_the_list_of_torch_optimizers_is_complete():
     } == named
 
 
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
 def test_muon_takes_matrices():
     ours, judge = make_model(), make_model()
     opts = [

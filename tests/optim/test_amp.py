@@ -25,6 +25,10 @@ from tests.optim.helpers import (
     train,
 )
 
+# Whether torch's fused Adagrad unscales by itself, as its other fused optimizers do; older ones do not.
+_ADAGRAD = torch.optim.Adagrad([torch.zeros(1)], fused=True)
+ADAGRAD_UNSCALES = getattr(_ADAGRAD, "_step_supports_amp_scaling", False)
+
 SCALE = 2.0**16  # a power of two: scaling and unscaling are exact, so "equal" means to the bit
 
 
@@ -154,7 +158,8 @@ def test_a_step_skipped_for_inf_leaves_no_trace(name, unscale_first, first_step)
     assert_same(after["params"], before["params"])
     assert_same(after["state"], before["state"])
     assert monitor.records == records
-    if unscale_first or name.endswith("fused"):
+    unscales = name.endswith("fused") and ("adagrad" not in name or ADAGRAD_UNSCALES)
+    if unscale_first or unscales:
         assert_same(after["grads"], given)
     else:  # scaler.step has unscaled them, which is its right
         assert_same(after["grads"], [g / SCALE for g in given])

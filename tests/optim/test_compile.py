@@ -53,9 +53,9 @@ def check_compiled(make, backend: str, *, change_lr: bool = True) -> list[int]:
     return graphs
 
 
-def assert_one_recompilation(graphs: list[int]) -> None:
+def assert_one_recompilation(graphs: list[int], more: int = 0) -> None:
     first = graphs[0]
-    assert graphs[-1] <= 2 * first, graphs
+    assert graphs[-1] <= 2 * first + more, graphs
     assert graphs[1:] == [graphs[1]] * (STEPS - 1), graphs
 
 
@@ -110,7 +110,9 @@ def test_an_activated_optimizer(activation):
     def make(params):
         return gaf.activate(torch.optim.RMSprop(params, lr=0.1), activation)
 
-    assert_one_recompilation(check_compiled(make, "eager", change_lr=False))
+    # torch 2.6 counts the function that reads the settings as a graph once their floats have changed
+    more = int(torch.__version__ < (2, 7))
+    assert_one_recompilation(check_compiled(make, "eager", change_lr=False), more)
 
 
 @pytest.mark.parametrize("name", ["sgd-foreach", pytest.param("adam", marks=pytest.mark.slow)])

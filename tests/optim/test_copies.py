@@ -63,9 +63,26 @@ def test_a_copy_goes_on_to_the_bit(name, way):
     assert_same(snapshot(other), snapshot(opt))
 
 
+def adagrad_takes_groups() -> bool:
+    """Whether a group that is added to torch's own Adagrad can take a step."""
+    p = torch.ones(3, requires_grad=True)
+    opt = torch.optim.Adagrad([torch.ones(1)])
+    opt.add_param_group({"params": [p]})
+    p.grad = torch.ones(3)
+    try:
+        opt.step()
+    except KeyError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", EVERY)
 def test_a_copy_takes_more_groups_and_checkpoints(name, way):
+    if "adagrad" in name and not adagrad_takes_groups():
+        pytest.skip(
+            "this torch's Adagrad makes states only in its constructor: no group can follow"
+        )
     model = make_model()
     opt = make(name, model[0].parameters())
     advance(opt, range(1))

@@ -226,6 +226,7 @@ def sgd(
 
 
 @torch.library.impl(_LIBRARY, "sgd_", "CPU")
+@torch._disable_dynamo  # torch 2.6 would trace an operator's own Python
 def _sgd_operator(
     ws: list[Tensor],
     gs: list[Tensor],
@@ -331,6 +332,7 @@ def adam(
 
 
 @torch.library.impl(_LIBRARY, "adam_", "CPU")
+@torch._disable_dynamo  # torch 2.6 would trace an operator's own Python
 def _adam_operator(
     ws: list[Tensor],
     gs: list[Tensor],
@@ -448,6 +450,7 @@ def activate(gs: Sequence[Tensor], function: str, params: tuple[float, ...]) -> 
 
 
 @torch.library.impl(_LIBRARY, "activate_", "CPU")
+@torch._disable_dynamo  # torch 2.6 would trace an operator's own Python
 def _activate_operator(gs: list[Tensor], function: str, numbers: Tensor) -> Tensor:
     return _activate(gs, function, *numbers.tolist())
 

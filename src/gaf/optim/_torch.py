@@ -1,16 +1,19 @@
-"""Every name that torch keeps private and we use, with the reason.
+"""Every name that torch keeps private and we use, with the reason, and what its versions name differently.
 
-All were there in torch 2.13.0. Names that begin with ``torch._foreach_`` are documented with
-``torch.optim`` and stay in :mod:`gaf.kernels.foreach`.
+The tests run on torch 2.6 to 2.15 (``make compat``). Names that begin with ``torch._foreach_`` are documented
+with ``torch.optim`` and stay in :mod:`gaf.kernels.foreach`.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam as _adam
+from torch.optim.adamw import adamw as _adamw
 from torch.optim.optimizer import (
     _default_to_fused_or_foreach,
     _get_scalar_dtype,
@@ -35,6 +38,16 @@ HOOKS = (
     "_optimizer_load_state_dict_post_hooks",
 )
 
+# What Adam's step begins with; up to torch 2.10 it is named after CUDA.
+GRAPH_CAPTURE_CHECK = next(
+    name
+    for name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check")
+    if hasattr(torch.optim.Optimizer, name)
+)
+
+# Whether torch's Adam knows ``decoupled_weight_decay``; before torch 2.7 AdamW is a class and a step apart.
+ADAM_DECOUPLES = "decoupled_weight_decay" in inspect.signature(torch.optim.Adam).parameters
+
 
 def hooks(optimizer: torch.optim.Optimizer) -> tuple[dict[Any, Any], ...]:
     """The optimizer's hooks, in the order of :data:`HOOKS`."""
@@ -54,3 +67,12 @@ def wants_foreach(params: Sequence[Tensor]) -> bool:
 def mark_as_called(optimizer: torch.optim.Optimizer) -> None:
     """Spare a scheduler's warning that ``step`` was never called, where it was left out on purpose."""
     optimizer._opt_called = True  # type: ignore[attr-defined]
+
+
+def adam(*lists: list[Tensor], decoupled_weight_decay: bool, **hyper: Any) -> None:
+    """torch's step of Adam or AdamW."""
+    if ADAM_DECOUPLES:
+        hyper["decoupled_weight_decay"] = decoupled_weight_decay
+        _adam(*lists, **hyper)
+    else:
+        (_adamw if decoupled_weight_decay else _adam)(*lists, **hyper)

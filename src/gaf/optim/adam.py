@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam as torch_adam
 from torch.optim.optimizer import ParamsT
 
 from gaf.functions import Activation, Adaptive
+from gaf.optim import _torch
 from gaf.optim.base import ActivatedOptimizer, Column
 from gaf.optim.description import PLACEMENTS, Rule
 from gaf.optim.settings import Acting, Group
@@ -115,7 +115,9 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         placement: str | None = None,
         eps_hat: bool = False,
     ) -> None:
-        self._begin(activation, placement, eps_hat=eps_hat)
+        decoupled = {"decoupled_weight_decay": decoupled_weight_decay}
+        theirs, ours = (decoupled, {}) if _torch.ADAM_DECOUPLES else ({}, decoupled)
+        self._begin(activation, placement, eps_hat=eps_hat, **ours)
         super().__init__(
             params,
             lr,
@@ -128,7 +130,7 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
             capturable=capturable,
             differentiable=differentiable,
             fused=fused,
-            decoupled_weight_decay=decoupled_weight_decay,
+            **theirs,
         )
 
     def _gather(
@@ -144,7 +146,7 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         Under its own name torch.compile runs it instead of tracing it, and an activation with state would not
         see what it has made for a later group.
         """
-        self._accelerator_graph_capture_health_check()
+        getattr(self, _torch.GRAPH_CAPTURE_CHECK)()
         lists: list[list[Tensor]] = [[] for _ in range(6)]
         collect = torch.optim.Adam._init_group.__get__(self) if traced else self._init_group
         has_complex = collect(group, *lists)
@@ -158,7 +160,7 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         beta1, beta2 = group["betas"]
         names = ("amsgrad", "lr", "weight_decay", "eps", "maximize", "foreach", "capturable")
         names += ("differentiable", "fused", "decoupled_weight_decay")
-        torch_adam(
+        _torch.adam(
             *lists,
             has_complex=has_complex,
             beta1=beta1,
@@ -196,7 +198,8 @@ class AdamW(Adam, torch.optim.AdamW):
         placement: str | None = None,
         eps_hat: bool = False,
     ) -> None:
-        self._begin(activation, placement, eps_hat=eps_hat)
+        ours = {} if _torch.ADAM_DECOUPLES else {"decoupled_weight_decay": True}
+        self._begin(activation, placement, eps_hat=eps_hat, **ours)
         torch.optim.AdamW.__init__(
             self,
             params,

@@ -20,6 +20,7 @@ from gaf.common.errors import GafError
 from gaf.functions import Activation, Adaptive, as_activation, function_type
 from gaf.functions.lift import elementwise
 from gaf.functions.registry import REGISTERED
+from gaf.optim import _torch
 from gaf.optim.description import Rule, check_placement
 
 Group = dict[str, Any]
@@ -161,6 +162,7 @@ def _read(whose: str, group: Group) -> Acting | None:
         raise _unreadable(whose, group, error) from None
 
 
+@_torch.disable_dynamo  # torch 2.6 does not compile join
 def _unreadable(whose: str, group: Group, reason: object) -> GafError:
     entries = ", ".join(f"{key}={group.get(key)!r}" for key in KEYS)
     return GafError(f"{whose} activation ({entries}) cannot be read: {reason}")
@@ -170,7 +172,7 @@ def _acting(name: Any, params: Any, placement: Any, registered: int) -> Acting:
     """What the three keys say; ``registered`` makes a class that is registered again be read again."""
     if not isinstance(name, str):
         raise TypeError(f"gaf_function is a name or None, got {type(name).__name__}")
-    if not isinstance(params, tuple | list):
+    if not isinstance(params, (tuple, list)):  # in a union torch 2.6 breaks the graph
         raise TypeError(f"gaf_params is a tuple of numbers, got {type(params).__name__}")
     kind = function_type(name)
     names = kind.__match_args__  # of the fields; torch.compile does not follow dataclasses.fields
