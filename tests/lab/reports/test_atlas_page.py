@@ -35,7 +35,6 @@ def atlas_of(comparison=None, **changes):
         studies=studies,
         planned=tuple(problem.name for problem in PROBLEMS[:4]),
         predicted=predictions.made,
-        command=("gaf", "atlas"),
         created="2026-11-18T12:00:00+00:00",
     )
 

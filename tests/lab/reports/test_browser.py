@@ -5,9 +5,11 @@ import re
 
 import pytest
 
+from gaf.lab.reports.atlas_page import write_atlas
 from gaf.lab.reports.page import write_page
 from tests.browser import Browser, Page, needs_chromium
 from tests.lab.reports.example import HOSTILE, ORDINARY, example
+from tests.lab.reports.test_atlas_page import atlas_of
 from tests.lab.reports.test_page import hostile
 from tests.lab.reports.tuned import tuned_example
 
@@ -180,6 +182,21 @@ def test_paper_shows_all_and_the_screen_comes_back(page):
     assert 0 < page.run("Math.max(...widths)") <= 340  # two beside each other on A4
     assert page.run("document.querySelectorAll('details[open]').length") == 0
     page.wait(f"document.querySelector('.plot .main-svg').width.baseVal.value > 0.9 * {before}")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_map_of_an_atlas_fits_and_its_cells_lead_on(browser, tmp_path, width):
+    atlas = atlas_of()
+    page = browser.open(write_atlas(atlas, tmp_path), width=width)
+    page.wait("document.querySelector('.map')")
+    assert page.run("document.documentElement.scrollWidth") <= width
+    # the map scrolls by itself, under a first column that stays
+    page.run("document.querySelector('.scroll').scrollLeft = 300")
+    assert page.run("document.querySelector('.map tbody th').getBoundingClientRect().left") < 30
+    cells = page.run("[...document.querySelectorAll('.map tbody td a')].map(a => a.hash)")
+    assert set(cells) == {f"#{study.name}" for study in atlas.studies}
+    assert all(page.run(f"!!document.querySelector('{cell}')") for cell in set(cells))
+    assert page.complaints == page.requests == []
 
 
 def brightness(colour: str) -> float:

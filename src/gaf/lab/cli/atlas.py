@@ -44,6 +44,9 @@ def atlas(
     quick: Annotated[
         bool, typer.Option("--quick", help="Three problems, two rates, two seeds: minutes.")
     ] = False,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Train nothing: what the records hold, as pages.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="What would run, and what it costs, measured here.")
     ] = False,
@@ -80,6 +83,7 @@ def atlas(
     from gaf.lab.reports.atlas_page import write_atlas
     from gaf.lab.reports.page import write_page
     from gaf.lab.study.atlas.atlas import Places, run_suite
+    from gaf.lab.study.atlas.records import NoTraining
     from gaf.lab.study.atlas.suite import read_suite
     from gaf.lab.study.settings import split
 
@@ -103,7 +107,7 @@ def atlas(
     command = ["gaf", *sys.argv[1:]]
     with (
         terminal.resumable(command, folder, places.records),
-        _executor(chosen, folder, on, address, workers) as executor,
+        NoTraining() if recorded else _executor(chosen, folder, on, address, workers) as executor,
     ):
         console = terminal.stderr()
         found, comparisons = run_suite(

@@ -72,6 +72,7 @@ def render(atlas: Atlas, folder: Path) -> str:
         costs=list(_costs(atlas)),
         environment=environment,
         marks=MARK,
+        baseline=tuned_baseline(atlas),
     )
 
 
@@ -162,11 +163,12 @@ def _tally(atlas: Atlas, rule: str) -> str:
 
 def atlas_words(atlas: Atlas) -> Iterator[str]:
     """What the map says: where f helps, what chance would do, what was predicted."""
+    baseline = tuned_baseline(atlas)
     with_f = [cell for cell in atlas.judged if cell.activated]
     better = [study for study in atlas.studies if _helped(study)]
     yield (
         f"Of {len(with_f)} cells with a gradient activation, "
-        f"{sum(cell.verdict == 'better' for cell in with_f)} are better than tuned SGD, "
+        f"{sum(cell.verdict == 'better' for cell in with_f)} are better than {baseline}, "
         f"{sum(cell.verdict == 'worse' for cell in with_f)} worse; "
         + (
             f"it helps on {', '.join(study.name for study in better)}."
@@ -182,7 +184,7 @@ def atlas_words(atlas: Atlas) -> Iterator[str]:
     )
     corrected, alone = atlas.by_chance
     yield (
-        f"If no rule differed from tuned SGD anywhere, some {corrected:.2g} cells would be called better by "
+        f"If no rule differed from {baseline} anywhere, some {corrected:.2g} cells would be called better by "
         f"chance: verdicts are corrected for all comparisons of a problem. Without that it would be "
         f"{alone:.2g} of {len(atlas.judged)}."
     )
@@ -194,13 +196,19 @@ def atlas_words(atlas: Atlas) -> Iterator[str]:
         )
 
 
+def tuned_baseline(atlas: Atlas) -> str:
+    """What rules are compared with, by the names of the baselines."""
+    return f"tuned {' or '.join(dict.fromkeys(study.baseline for study in atlas.studies))}"
+
+
 def _helped(study: AtlasStudy) -> bool:
     return any(cell.activated and cell.verdict == "better" for cell in study.cells)
 
 
 def terminal_map(atlas: Atlas) -> Table:
     """The map as a table of marks: rules down, problems across."""
-    table = Table(caption="▲ better than tuned SGD, ▼ worse, = no difference, ○ nothing learned")
+    against = tuned_baseline(atlas)
+    table = Table(caption=f"▲ better than {against}, ▼ worse, = no difference, ○ nothing learned")
     table.add_column("rule")
     for study in atlas.studies:
         table.add_column(study.name, justify="center")

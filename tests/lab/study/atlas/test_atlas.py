@@ -17,7 +17,7 @@ from gaf.lab.engine import config as configs
 from gaf.lab.study.atlas.atlas import Atlas, Places, known, run_suite, study_of
 from gaf.lab.study.atlas.cost import costs
 from gaf.lab.study.atlas.predictions import Prediction, Predictions
-from gaf.lab.study.atlas.records import RunRecords
+from gaf.lab.study.atlas.records import NoTraining, RunRecords
 from gaf.lab.study.atlas.suite import Suite, read_suite
 from gaf.lab.study.statistics import paired
 from tests.forked import ROOT
@@ -149,6 +149,7 @@ def test_a_suite_resumes_from_records_without_training(tmp_path):
     again = Here()
     second, _ = run(suite, Places(tmp_path / "b", tmp_path / "records"), again)
     assert again.asked == []
+    run(suite, Places(tmp_path / "c", tmp_path / "records"), NoTraining())
 
     def plain(atlas):
         values = atlas.model_dump()
@@ -157,6 +158,15 @@ def test_a_suite_resumes_from_records_without_training(tmp_path):
         return values["studies"]
 
     assert plain(first) == plain(second)
+
+
+def test_a_problem_that_is_not_recorded_is_left_out_where_nothing_may_train(tmp_path):
+    suite, said = suite_of(), []
+    places = Places(tmp_path / "a", tmp_path / "records")
+    problems = [suite.problem("one")]
+    with pytest.raises(GafError, match="no problem could be studied"):
+        run_suite(suite, problems, (), places, NoTraining(), QUIET, (), said.append)
+    assert said == ["one is left out: one: sgd, lr 0.1, seed 1000, is not recorded"]
 
 
 @pytest.mark.slow

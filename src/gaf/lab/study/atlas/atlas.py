@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 from rich.console import Console
 
 from gaf.common import files
@@ -24,7 +24,13 @@ from gaf.lab.engine import config as configs
 from gaf.lab.engine.config import Config, Number, Whole
 from gaf.lab.study import results
 from gaf.lab.study.atlas.predictions import Prediction, Predictions, read_predictions
-from gaf.lab.study.atlas.records import SUFFIX, RecordingTable, RestoredRuns, RunRecords
+from gaf.lab.study.atlas.records import (
+    SUFFIX,
+    NotRecorded,
+    RecordingTable,
+    RestoredRuns,
+    RunRecords,
+)
 from gaf.lab.study.atlas.suite import AtlasProblem, Suite
 from gaf.lab.study.compare import compare
 from gaf.lab.study.grid import Executor
@@ -109,7 +115,6 @@ class Atlas(Config):
     studies: tuple[AtlasStudy, ...]
     planned: tuple[str, ...]
     predicted: str = ""  # the day
-    command: tuple[str, ...] = Field(default=())
     created: str
 
     @property
@@ -184,12 +189,12 @@ def run_suite(
                     watch,
                     command,
                 )
-            except DataError as error:
+            except (DataError, NotRecorded) as error:
                 say(f"{problem.name} is left out: {error}")
                 continue
             comparisons[problem.name] = comparison
             study = study_of(problem, comparison, predictions)
-            atlas = _with(suite, atlas, study, predictions, command)
+            atlas = _with(suite, atlas, study, predictions)
             write_json(places.records / Atlas.file, atlas.model_dump(mode="python"))
     if not atlas.studies:
         raise GafError("no problem could be studied")
@@ -221,7 +226,6 @@ def _with(
     atlas: Atlas,
     study: AtlasStudy,
     predictions: Predictions | None,
-    command: Sequence[str],
 ) -> Atlas:
     by_name = {one.name: one for one in (*atlas.studies, study)}
     order = [problem.name for problem in suite.problems if problem.name in by_name]
@@ -229,7 +233,6 @@ def _with(
         update={
             "studies": tuple(by_name[name] for name in order),
             "predicted": predictions.made if predictions else "",
-            "command": tuple(command),
             "created": results.now(),
         }
     )

@@ -275,6 +275,28 @@ class RestoredRuns:
         self._executor.stop()
 
 
+class NotRecorded(GafError):
+    """A run that nobody has trained yet, where only recorded ones are wanted."""
+
+
+class NoTraining:
+    """An executor that trains nothing, for pages from records alone."""
+
+    def __enter__(self) -> NoTraining:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def submit(
+        self, config: RunConfig, folder: Path, seen: Callable[[int, int], None]
+    ) -> Future[None]:
+        raise NotRecorded(f"{config.name}, seed {config.seed}, is not recorded")
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
+
+
 class RecordingTable(LiveTable):
     """Shows a grid on its way, and records each run that has ended or was found finished.
 
