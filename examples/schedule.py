@@ -34,7 +34,7 @@ print("step   alpha    beta  slope  largest input   linear  restrained")
 for record in monitor.records:
     f = gaf.parse(record["function"])
     print(
-        f"{record['step']:4d}{f.alpha:8.3f}{f.beta:8.1f}{f.slope:7.2g}{record['max']:15.3f}"
+        f"{record['step']:4d}{f.alpha:8.3f}{f.beta:8.1f}{f.slope:7.2g}{record['input']['max']:15.3f}"
         f"{100 * record['linear']:7.1f} %{100 * record['restrained']:10.1f} %"
     )
 print(f"\nAt the end: {monitor}")

@@ -87,9 +87,10 @@ def test_closures_and_steps_that_call_their_parents():
 
 def test_names_without_a_model():
     model = make_model()
-    monitor = gaf.Monitor(torch.optim.SGD(model.parameters(), lr=0.1), per="tensor")
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    monitor = gaf.Monitor(opt, per="tensor")
     backward(model, 0)
-    monitor._optimizer().step()
+    opt.step()
     assert next(iter(monitor.latest)) == "group 0, tensor 0"
     opt = torch.optim.SGD(model.named_parameters(), lr=0.1)
     monitor = gaf.Monitor(opt, per="tensor")

@@ -25,7 +25,6 @@ def figures(tensors: Sequence[Tensor]) -> Tensor:
     Returns:
         A float64 row for each, in the order of :data:`COLUMNS`, on their device.
     """
-    tensors = [t.detach() for t in tensors]
     if len({t.dtype for t in tensors}) == 1 and gatherable(tensors, _in_one_block):
         return _by_kernel(tensors)
     return torch.stack([_of_one(t) for t in tensors])
@@ -86,7 +85,7 @@ def _by_kernel(tensors: Sequence[Tensor]) -> Tensor:
 
 def _of_one(t: Tensor) -> Tensor:
     """The same by torch's operations; nothing waits for the device."""
-    x = real_values(t).reshape(-1)
+    x = real_values(t.detach()).reshape(-1)
     wide = torch.float32 if x.device.type == "mps" else torch.float64
     if not x.numel():
         return torch.zeros(len(COLUMNS), dtype=wide, device=x.device)

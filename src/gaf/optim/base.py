@@ -421,8 +421,6 @@ def seen_by_f(
     for i in range(len(ws)):
         absent = tuple(column[i] is None for column in states)
         alike.setdefault((absent, counts[i] if counts else None), []).append(i)
-    w = sample(ws, ws).split(sample.lengths)
-    gs = g.split(sample.lengths)
     rows: list[Tensor] = [g] * len(ws)
     for (absent, count), members in alike.items():
         like, own = sample.of(members), [ws[i] for i in members]
@@ -431,8 +429,11 @@ def seen_by_f(
             for column, none in zip(states, absent, strict=True)
         ]
         numbers = hyper if count is None else {**hyper, "step": count}
-        w_of, g_of = (torch.cat([t[i] for i in members]) for t in (w, gs))
-        rule(w_of, g_of, *columns, tap, **numbers)
+        whole = len(alike) == 1
+        part = g if whole else torch.cat([g.split(sample.lengths)[i] for i in members])
+        rule(like(own, own), part, *columns, tap, **numbers)
+        if whole:
+            return seen.pop()
         for i, x in zip(members, seen.pop().split(like.lengths), strict=True):
             rows[i] = x
     return torch.cat(rows)

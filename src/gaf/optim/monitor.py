@@ -361,8 +361,8 @@ def scalars_of(record: dict[str, Any]) -> dict[str, float]:
 def _observable(p: Tensor) -> bool:
     """Whether p has a gradient that is computed: one whose sum over processes is pending is not."""
     g = p.grad
-    if g is None:
-        return False
+    if g is None or type(g) is Tensor:
+        return g is not None
     return not (is_dtensor(g) and any(placement.is_partial() for placement in g.placements))  # type: ignore[attr-defined]
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from gaf.functions import Activation, Adaptive
 from gaf.functions.lift import is_dtensor, local_shard, real_values
 from gaf.kernels.figures import figures, gather, gatherable
+from gaf.kernels.layout import PLAIN
 from gaf.optim.adapt import _numbers as numbers
 from gaf.optim.adapt import spacing
 
@@ -89,10 +90,12 @@ class Sample:
         """The elements of each, in float64 where there is one; on the device of the first."""
         if not self.lengths:
             return torch.zeros(0, dtype=self.wide, device=self.home)
-        tensors = [t.detach() for t in tensors]
         if gatherable(tensors) and all(map(Tensor.is_contiguous, like)):
             return gather(tensors, self.steps, sum(self.lengths))
-        rows = [numbers(t, p)[::step] for t, p, step in zip(tensors, like, self.steps, strict=True)]
+        rows = [
+            numbers(t.detach(), p)[::step]
+            for t, p, step in zip(tensors, like, self.steps, strict=True)
+        ]
         if len({(row.dtype, row.device) for row in rows}) > 1:
             rows = [row.to(self.home, self.wide) for row in rows]
         return torch.cat(rows).to(self.wide)
@@ -371,6 +374,8 @@ def over_processes(
     Nothing waits for the device, and every process has the same figures.
     """
     parts: dict[Any, list[int]] = {}
+    if process_group is None and PLAIN.issuperset(map(type, tensors)):
+        return sums, largest
     for i, t in enumerate(tensors):
         if is_dtensor(t):
             for dimension, placement in enumerate(t.placements):  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@
 #include "gaf.h"
 
 #define GAF_LANES 16
+#define GAF_AHEAD 16384 /* bytes: one stream that is only read needs more on the way than a step's several */
 
 GAF_INLINE int64_t gaf_bits_f64(double x) {
     int64_t i;
@@ -27,7 +28,8 @@ GAF_INLINE double gaf_float_f64(int64_t i) {
     static gaf_figures NAME##_strips(const E *restrict g, ptrdiff_t n) {                                \
         double squares[GAF_LANES] = {0};                                                                \
         BITS largest[GAF_LANES] = {0}, finite[GAF_LANES] = {0}, zeros[GAF_LANES] = {0};                 \
-        for (ptrdiff_t i = 0; i < n; i += GAF_LANES)                                                    \
+        for (ptrdiff_t i = 0; i < n; i += GAF_LANES) {                                                  \
+            __builtin_prefetch((const char *)(g + i) + GAF_AHEAD);                                      \
             for (int l = 0; l < GAF_LANES; l++) {                                                       \
                 BITS b = TO_BITS((C)LOAD(g[i + l])) & MAGNITUDE;                                        \
                 BITS all = -(BITS)(b < INF), kept = b & all;                                            \
@@ -37,6 +39,7 @@ GAF_INLINE double gaf_float_f64(int64_t i) {
                 finite[l] += all;                                                                       \
                 zeros[l] += b == 0;                                                                     \
             }                                                                                           \
+        }                                                                                               \
         gaf_figures sum = {.nonfinite = (double)n};                                                     \
         BITS top = 0;                                                                                   \
         for (int l = 0; l < GAF_LANES; l++) {                                                           \
