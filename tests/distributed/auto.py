@@ -39,7 +39,8 @@ RULES = {
         for name in ("line", "clip", "sign")
     },
     "quantile clip": lambda ps: gaf.SGD(ps, lr=0.1, activation=gaf.QuantileClip(0.5)),
-    "adam": lambda ps: gaf.Adam(ps, lr=0.1, activation=gaf.Auto()),
+    "adam": lambda ps: gaf.Adam(ps, lr=0.1, activation=gaf.Auto(), placement="gradient"),
+    "adam's ratio": lambda ps: gaf.Adam(ps, lr=0.1, activation=gaf.Auto()),
     "activated": lambda ps: gaf.activate(torch.optim.RMSprop(ps, lr=0.1), gaf.Auto()),
 }
 

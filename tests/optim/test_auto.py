@@ -143,6 +143,73 @@ def test_the_judge_is_strict(other):
     assert disagreement(torch.float64, "momentum", "fused", auto, other) > 1e-4
 
 
+class RatioJudge:
+    """Auto on Adam's ratio in one tensor, from docs/auto.md, in plain Python."""
+
+    def __init__(self, tensor, auto, lr, betas, eps):
+        self.w = tensor.flatten().tolist()
+        self.auto, self.lr0, self.betas, self.eps = auto, lr, betas, eps
+        self.size = math.sqrt(sum(w * w for w in self.w) / len(self.w)) if tensor.ndim > 1 else 0.1
+        self.m, self.v = [0.0] * len(self.w), [0.0] * len(self.w)
+        self.pace, self.count = 0.0, 0
+
+    def step(self, grads, lr):
+        (beta1, beta2), before = self.betas, self.m
+        self.count += 1
+        self.v = [beta2 * v + (1 - beta2) * g * g for v, g in zip(self.v, grads, strict=True)]
+        self.m = [beta1 * m + (1 - beta1) * g for m, g in zip(before, grads, strict=True)]
+        roots = [math.sqrt(v / (1 - beta2**self.count)) for v in self.v]
+        now = [math.atan(g / root) if root else 0 for g, root in zip(grads, roots, strict=True)]
+        old = [m / root if root else 0 for m, root in zip(before, roots, strict=True)]
+        norms = math.hypot(*now) * math.hypot(*old)
+        cosine = sum(map(math.prod, zip(now, old, strict=True))) / norms if norms else 0.0
+        self.pace = min(max(self.pace + 0.1 * cosine, math.log(1e-3)), math.log(10))
+        alpha = 3 * self.auto.step * self.size * math.exp(self.pace) / self.lr0
+        for i, (m, root) in enumerate(zip(self.m, roots, strict=True)):
+            ratio = m / (1 - beta1**self.count) / (root + self.eps)
+            self.w[i] -= lr * alpha * math.atan(ratio)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("placement", ["momentum", "update"])
+def test_the_judge_of_adams_ratio_agrees(placement, way):
+    generator = torch.Generator().manual_seed(5)
+    params = [torch.randn(shape, generator=generator).double() for shape in ((7,), (20, 10))]
+    auto, lr, betas, eps = gaf.Auto(0.1), 0.2, (0.8, 0.9), 1e-6
+    judges = [RatioJudge(p, auto, lr, betas, eps) for p in params]
+    opt = gaf.Adam(*(params, lr, betas, eps), activation=auto, placement=placement, **WAYS[way])
+    for step in range(6):
+        opt.param_groups[0]["lr"] = lr / (1 + step)
+        for p, judge in zip(params, judges, strict=True):
+            # gradients that agree at first and turn round
+            p.grad = (1 if step < 3 else -1) + torch.randn(p.shape, generator=generator).double()
+            judge.step(p.grad.flatten().tolist(), lr / (1 + step))
+        opt.step()
+    for p, judge in zip(params, judges, strict=True):
+        expected = torch.tensor(judge.w, dtype=p.dtype).view_as(p)
+        torch.testing.assert_close(p, expected, rtol=1e-12, atol=1e-12)  # observed: 1e-15
+        assert opt.state[p]["gaf_auto"][3].item() == pytest.approx(judge.pace)
+
+
+def test_the_level_of_adams_rate_cancels():
+    def run(lr):
+        model = make_model()
+        train(model, gaf.AdamW(model.parameters(), lr=lr, weight_decay=0, activation="auto"), 4)
+        return torch.cat([p.flatten() for p in model.parameters()])
+
+    torch.testing.assert_close(run(1e-3), run(1.0))
+
+
+def test_a_state_without_a_pace_goes_on():
+    model = make_model()
+    opt = gaf.Adam(model.parameters(), activation="auto")
+    train(model, opt, 2)
+    for state in opt.state.values():
+        state["gaf_auto"] = state["gaf_auto"][:3]
+    train(model, opt, range(2, 4))
+    assert all(len(state["gaf_auto"]) == 4 for state in opt.state.values())
+
+
 def test_every_curve_is_judged():
     assert list(SHAPES) == list(CURVES)
 

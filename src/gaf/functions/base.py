@@ -224,14 +224,19 @@ class Adaptive(Activation):
     """An activation with state: its values are set for each tensor while training.
 
     It is given where an activation is given, to an optimizer. ``function`` names the registered function
-    whose values it sets, ``curve`` is that function of them, ``usual_placement`` where it acts if nothing
-    else is asked for. The last ``later`` parameters have defaults: checkpoints of earlier versions lack them.
+    whose values it sets, ``curve`` is that function of them. The last ``later`` parameters have defaults:
+    checkpoints of earlier versions lack them. ``measures_ratios`` says whether it takes quantiles of Adam's
+    ratio of moments too, whose unit is 1.
     """
 
     formula: ClassVar[Any] = None
-    usual_placement: ClassVar[str]
     later: ClassVar[int] = 0
+    measures_ratios: ClassVar[bool] = True
     function: str
+
+    def usual_placement(self, rule: str) -> str:
+        """Where it acts in a rule, such as ``"adam"``, if nothing else is asked for."""
+        return "gradient"
 
     @property
     def curve(self) -> ScaledCurve:

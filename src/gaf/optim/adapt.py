@@ -1,8 +1,9 @@
 """What :class:`gaf.Auto` and :class:`gaf.QuantileClip` know of each tensor, and the values that follow.
 
-Per parameter one small tensor, ``state[p]["gaf_auto"]``, holds three numbers: the weight of the running mean
-(1 - decay^t, which corrects its bias), the running sum of the quantile's logarithm, and the size of the
-weights. A mean of logarithms follows magnitudes over many decades, and one spike moves it little.
+Per parameter one small tensor, ``state[p]["gaf_auto"]``, holds four numbers: the weight of the running mean
+(1 - decay^t, which corrects its bias), the running sum of the quantile's logarithm, the size of the weights,
+and the logarithm of the pace, which multiplies alpha on Adam's ratio. A mean of logarithms follows magnitudes
+over many decades, and one spike moves it little.
 
 The quantile is of at most 256 elements, evenly spaced, so that a step reads next to nothing beside the
 kernels' own pass; zeros, inf and NaN are left out. For placements behind the momentum the rule is run on the
@@ -28,8 +29,13 @@ KEY = "gaf_auto"
 SAMPLE = 256
 LEAST, MOST = 1e-18, 1e18  # of alpha and beta, which the kernels take
 VECTOR = 0.1  # the size of vectors (biases, gains of norm layers), and of matrices that are all 0
+NUMBERS = 4  # of a state
+RATIO = 3.0  # of alpha on Adam's ratio: the momentum averages, where SGD's sums
+PACE = 0.1  # how much of a cosine is added to the logarithm of the pace in a step
+SLOWEST, FASTEST = math.log(1e-3), math.log(10)  # of that logarithm
 
 Group = dict[str, Any]
+Sampler = Callable[[Sequence[Any], Sequence[Tensor]], Tensor]
 
 
 @torch.no_grad()
@@ -47,7 +53,7 @@ def adapt(
     scale: Tensor | None = None,
     skipped: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The states after this step, (n, 3), and each tensor's alpha and beta, (n, 2).
+    """The states after this step, (n, 4), and each tensor's alpha and beta, (n, 2).
 
     Args:
         auto: the activation.
@@ -72,6 +78,10 @@ def adapt(
     x = sampled(grads, params)
     if scale is not None:
         x = x / scale.to(x)
+    if hyper is not None and counts is not None and not auto.measures_ratios:
+        old = _old_states(params, states, home)
+        cosines = _agreement(params, grads, x, columns, hyper, counts, sampled)
+        return _paced(auto, group, old, cosines, skipped)
     if hyper is not None:
         x = _seen_by_f(reference, params, x, columns, hyper, counts, sampled)
     q = quantile(x, auto.quantile)
@@ -79,7 +89,7 @@ def adapt(
     found = torch.stack((torch.where(seen, q, 1.0).log(), seen.to(q)), dim=1)
     found = _over_processes(found, grads)
     old = _old_states(params, states, home)
-    weight, total, size = old.unbind(1)
+    weight, total, size, pace = old.unbind(1)
     log, share = found.unbind(1)
     seen = share > 0  # a tensor whose sample holds no number but 0 tells nothing
     log = torch.where(seen, log / share, 0.0)
@@ -87,10 +97,60 @@ def adapt(
     total = torch.where(seen, auto.decay * total + (1 - auto.decay) * log, total)
     m = torch.exp(total / weight.clamp(min=torch.finfo(x.dtype).tiny))
     factors = torch.stack(auto.factors(m, size, _rate(group)), dim=1).clamp(LEAST, MOST)
-    new = torch.stack((weight, total, size), dim=1)
+    new = torch.stack((weight, total, size, pace), dim=1)
     if skipped is not None:
         new = torch.where(skipped.to(x) > 0, old, new)
     return new, factors
+
+
+def _agreement(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    g: Tensor,
+    columns: Sequence[Sequence[Tensor | None]],
+    hyper: dict[str, Any],
+    counts: Sequence[Any],
+    sampled: Sampler,
+) -> Tensor:
+    """Per tensor the cosine between its gradient and Adam's momentum before it, both over the root of v.
+
+    Of the sampled elements, ``g``; the gradient is bent as f does it, so that an outlier is one vote.
+    """
+    d = -g if hyper["maximize"] else g
+    m, v = (sampled(column, params) for column in columns[:2])  # type: ignore[arg-type]
+    beta2 = hyper["betas"][1]
+    v = beta2 * v + (1 - beta2) * d * d
+    tensors = isinstance(counts[0], Tensor)  # while torch compiles
+    number = torch.stack([*counts]) if tensors else torch.tensor(counts)
+    root = (v / (1 - beta2 ** number.to(v).reshape(-1, 1))).sqrt()
+    now = torch.where(root > 0, torch.arctan(d / root), 0.0)
+    before = torch.where(root > 0, m / root, 0.0)
+    sums = torch.stack(
+        [
+            (a * b).nan_to_num(0.0, 0.0, 0.0).sum(1)
+            for a, b in ((now, before), (now, now), (before, before))
+        ],
+        dim=1,
+    )
+    product, square, other = _over_processes(sums, grads).unbind(1)
+    return product / (square * other).sqrt().clamp(min=torch.finfo(v.dtype).tiny)
+
+
+def _paced(
+    auto: Any, group: Group, old: Tensor, cosines: Tensor, skipped: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What :func:`adapt` returns where f acts on Adam's ratio, whose unit is 1.
+
+    The pace grows while a tensor's gradients agree with its momentum, and falls while they undo it.
+    """
+    weight, total, size, pace = old.unbind(1)
+    pace = (pace + PACE * cosines).clamp(SLOWEST, FASTEST)
+    rate = _rate(group)
+    factors = auto.factors(torch.ones_like(size) * rate, RATIO * pace.exp() * size, rate)
+    new = torch.stack((weight, total, size, pace), dim=1)
+    if skipped is not None:
+        new = torch.where(skipped.to(old) > 0, old, new)
+    return new, torch.stack(factors, dim=1).clamp(LEAST, MOST)
 
 
 def _rate(group: Group) -> Any:
@@ -103,7 +163,7 @@ def write(entries: Sequence[dict[str, Any]], new: Tensor) -> None:
     """Put new states into the parameters' entries, in place where there is one of their dtype."""
     rows = new.unbind()
     for entry, row in zip(entries, rows, strict=True):
-        if KEY not in entry or entry[KEY].dtype != row.dtype:
+        if KEY not in entry or entry[KEY].dtype != row.dtype or len(entry[KEY]) != len(row):
             entry[KEY] = row.clone()
     torch._foreach_copy_([entry[KEY] for entry in entries], rows)
 
@@ -150,9 +210,6 @@ def _numbers(t: Tensor, like: Tensor) -> Tensor:
         strides = like.stride()
         t = t.permute(sorted(range(t.ndim), key=lambda i: -strides[i]))
     return real_view(t).reshape(-1)
-
-
-Sampler = Callable[[Sequence[Any], Sequence[Tensor]], Tensor]
 
 
 def _means(
@@ -254,6 +311,13 @@ def _old_states(
     A state that torch loaded before :func:`gaf.activate` is rounded to the parameter's dtype: widened here,
     since in bfloat16 a running mean stands still.
     """
+    # checkpoints of earlier versions have no pace
+    states = [
+        state
+        if state is None or len(state) == NUMBERS
+        else torch.nn.functional.pad(state, (0, NUMBERS - len(state)))
+        for state in states
+    ]
     there = [state.to(home, _wide(home)) for state in states if state is not None]
     if len(there) == len(states):
         return torch.stack(there)
@@ -262,7 +326,7 @@ def _old_states(
     squares, elements = _over_processes(sums, [params[i] for i in new]).unbind(1)
     sizes = (squares / elements.clamp(min=1)).sqrt()
     sizes = torch.where((sizes > 0) & torch.isfinite(sizes), sizes, VECTOR)
-    fresh = dict(zip(new, torch.nn.functional.pad(sizes[:, None], (2, 0)).unbind(), strict=True))
+    fresh = dict(zip(new, torch.nn.functional.pad(sizes[:, None], (2, 1)).unbind(), strict=True))
     rows = [fresh[i] if state is None else state.to(sizes) for i, state in enumerate(states)]
     return torch.stack(rows)
 

@@ -7,9 +7,11 @@ tensor's weights when Auto first saw it (0.1 for vectors: biases, and gains of n
 .. math:: f(x) = \alpha \arctan(\beta x), \qquad \beta = 1 / m, \qquad \alpha = \mathrm{step}\, s / \eta_0
 
 so that :math:`\eta f(x)` is at most :math:`\frac{\pi}{2}\,\mathrm{step}\, s\, \eta / \eta_0`: a share of the
-tensor's own size, whatever the size of its gradients and whatever the learning rate begins with. In the
-placement ``update``, where f gives the step itself, :math:`\alpha = \mathrm{step}\, s\, \eta / \eta_0`.
-:mod:`gaf.optim.adapt` keeps m and s.
+tensor's own size, whatever the size of its gradients and whatever the learning rate begins with. On Adam's
+ratio of moments, whose unit is 1, m is 1, and alpha is multiplied by 3 (Adam's momentum averages where SGD's
+sums) and by the tensor's pace, which grows while gradients agree with the momentum and falls while they undo
+it. In the placement ``update``, where f gives the step itself, alpha is multiplied by :math:`\eta`.
+:mod:`gaf.optim.adapt` keeps m, s and the pace.
 
 :data:`CURVES` has the arctan and its controls: the same m, s and step with another curve, which gives the
 quantile the same step, :math:`f(m) = \frac{\pi}{4} \alpha`. So what the bend does is told apart from what the
@@ -68,7 +70,8 @@ class Auto(Adaptive):
     """An activation that needs no alpha and beta: it sets them for each tensor, online.
 
     Give it where an activation is given. It is an arctan whose width follows the typical magnitude of
-    what it acts on, and whose range is a share of the tensor's own size; see docs/auto.md.
+    what it acts on, and whose range is a share of the tensor's own size; with Adam it acts on the ratio of
+    the moments. See docs/auto.md.
 
     Args:
         step: alpha times the learning rate, as a share of the root mean square of the tensor's weights.
@@ -87,7 +90,8 @@ class Auto(Adaptive):
         Auto(step=0.03, quantile=0.5, decay=0.99, lr=0.1, function='arctan')
     """
 
-    usual_placement: ClassVar[str] = "gradient"  # behind the momentum it trained worse
+    version: ClassVar[int] = 2
+    measures_ratios: ClassVar[bool] = False
     later: ClassVar[int] = 1  # the function
 
     step: float = 0.03
@@ -133,6 +137,10 @@ class Auto(Adaptive):
                 "optimizer with the rate of a whole step, or pass gaf.Auto(lr=...)"
             )
         return replace(self, lr=float(lr))
+
+    def usual_placement(self, rule: str) -> str:
+        """Behind SGD's momentum it trained worse; Adam would divide its scales out again."""
+        return "momentum" if rule in ("adam", "adamw") else "gradient"
 
     @property
     def curve(self) -> ScaledCurve:

@@ -50,7 +50,6 @@ class QuantileClip(Adaptive):
         QuantileClip(quantile=0.999, decay=0.99)
     """
 
-    usual_placement: ClassVar[str] = "gradient"  # behind the momentum a spike has been taken up
     function: ClassVar[str] = "quantileclip"  # type: ignore[misc]
 
     quantile: float = 0.999

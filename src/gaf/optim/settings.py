@@ -146,8 +146,9 @@ def resolve(group: Group, rule: Rule) -> Acting | None:
 
 def placement_of(group: Mapping[str, Any], f: Activation, rule: Rule, placement: str | None) -> str:
     """Where f acts in a group that asks for ``placement`` (None: the usual one)."""
-    if placement is None and isinstance(f, Adaptive) and f.usual_placement in rule.placements:
-        placement = f.usual_placement
+    if placement is None and isinstance(f, Adaptive):
+        usual = f.usual_placement(rule.name)
+        placement = usual if usual in rule.placements else None
     return rule.place(group, placement, f)
 
 

@@ -40,8 +40,8 @@ def test_a_changed_default_asks_for_a_new_version(tmp_path, monkeypatch):
         gaf.Auto.__init__, "__defaults__", (0.031, *gaf.Auto.__init__.__defaults__[1:])
     )
     assert "raise its version" in complaint("function auto", tmp_path)
-    monkeypatch.setattr(gaf.Auto, "version", 2)
-    assert "are of version 1, not 2" in complaint("function auto", tmp_path)
+    monkeypatch.setattr(gaf.Auto, "version", 3)
+    assert "are of version 2, not 3" in complaint("function auto", tmp_path)
     assert complaint("function arctan", tmp_path) == ""
 
 

@@ -256,8 +256,8 @@ def test_a_recipe_with_a_function_is_parted_into_baseline_and_setting():
         ("auto@momentum", False),
         ("auto@update", False),
         ("auto(lr=0.1)", True),  # by which it divides, whatever the group's rate is
-        ("adam + auto", True),  # Adam divides the gradients' level out again
-        ("adam + auto@momentum", False),
+        ("adam + auto@gradient", True),  # Adam divides the gradients' level out again
+        ("adam + auto", False),
         ("lion + auto", False),
         ("rmsprop + auto", True),
         ("rmsprop + auto@update", False),

@@ -388,7 +388,7 @@ def _function(rule: OptimizerConfig, text: str) -> tuple[str, dict[str, Any]]:
     activation = spelled(f)
     if not placement and not rule.where:  # which the script knows
         return activation, {"activation": activation, "placement": None}
-    where = placement or (f.usual_placement if isinstance(f, Adaptive) else rule.where)
+    where = placement or (f.usual_placement(rule.name) if isinstance(f, Adaptive) else rule.where)
     return f"{activation}@{where}", {"activation": activation, "placement": where}
 
 
