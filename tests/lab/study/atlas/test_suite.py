@@ -8,6 +8,7 @@ import pytest
 from gaf.common.errors import GafError
 from gaf.lab.engine import config as configs
 from gaf.lab.study.atlas.predictions import read_predictions
+from gaf.lab.study.atlas.records import RunRecords
 from gaf.lab.study.atlas.suite import Suite, is_here, read_suite
 from gaf.lab.study.settings import make
 
@@ -115,3 +116,13 @@ def test_two_problems_of_one_name_and_unknown_names_are_refused():
         SUITE.problem("caucy")
     with pytest.raises(GafError, match="no rule 'loin'; did you mean 'lion'"):
         SUITE.plan(SUITE.problems[0], ["loin"])
+
+
+def test_the_committed_records_can_be_read_and_belong_to_the_suite():
+    paths = sorted(RECORDS.glob("*.jsonl"))
+    assert paths
+    for path in paths:
+        rules = {entry.name for entry in SUITE.plan(SUITE.problem(path.stem)).entries()}
+        runs = RunRecords(path).runs.values()
+        imported = {run.setting for run in runs if ":" in run.setting}  # its package may be missing
+        assert {run.setting for run in runs} - imported <= rules
