@@ -74,6 +74,7 @@ SETTINGS: dict[str, Callable[[list[nn.Parameter]], Loop]] = {
     "clip_grad_norm_(1)": lambda ps: (plain(ps), lambda: clip_grad_norm_(ps, 1.0)),
     "clip_grad_value_(0.1)": lambda ps: (plain(ps), lambda: clip_grad_value_(ps, 0.1)),
     "arctan(0.1, 20)@gradient": lambda ps: with_f(ps, gaf.Arctan(0.1, 20)),
+    "quantileclip@gradient": lambda ps: with_f(ps, gaf.QuantileClip()),
     "Guard, clip_grad_norm_(1)": guarded_and_clipped,
     "auto@gradient": lambda ps: with_f(ps, gaf.Auto()),
 }

@@ -143,6 +143,21 @@ def test_a_thousand_sequences(part):
         check_sequence(number)
 
 
+@pytest.mark.parametrize(
+    "name", ["torch:sgd-fused", "torch:adamw-fused", "ours-fused:sgd-momentum"]
+)
+def test_a_first_step_that_is_kept_out_leaves_no_state(name):
+    """torch's SGD would leave a velocity as it lay in memory, and take it for one at the next step."""
+    model = make_model()
+    opt = MAKERS[name](model.parameters())
+    with told_by_found_inf():
+        gaf.Guard(opt)
+    backward(model, 0)
+    model[0].weight.grad[0, 0] = math.nan
+    opt.step()
+    assert all(state == {} for state in snapshot(opt)["state"])
+
+
 def test_gradients_of_zero_are_another_thing():
     """What a guard does not do: momentum and decay move the weights."""
     w = torch.ones(2, requires_grad=True)

@@ -28,6 +28,10 @@ from tests.optim.helpers import (
 MAKERS = {
     **{name: functools.partial(make, name) for name in EVERY},
     **{f"auto, {name}": functools.partial(make, name, activation=gaf.Auto()) for name in EVERY},
+    **{
+        f"quantileclip, {name}": functools.partial(make, name, activation=gaf.QuantileClip())
+        for name in ("ours:sgd-gradient", "ours:adam", "activated:rmsprop", "activated:adam-fused")
+    },
     **{f"torch:{name}": maker for name, maker in FOREIGN.items()},
     **{
         f"fused, {name}": functools.partial(OURS[name], activation=F, foreach=None, fused=True)
