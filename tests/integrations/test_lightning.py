@@ -29,7 +29,12 @@ with warnings.catch_warnings():
         SingleDeviceXLAStrategy,
     )
 
-    from gaf.integrations.lightning import GradientActivation, refuse_flat, refuse_strategy
+    from gaf.integrations.lightning import (
+        GradientActivation,
+        GradientMonitor,
+        refuse_flat,
+        refuse_strategy,
+    )
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 # Slow for its import. The warnings are its own, about loggers, workers and the machine.
@@ -194,6 +199,25 @@ def test_figures_are_logged_and_a_checkpoint_is_resumed(tmp_path):
     trainer = trainer_for("32-true", [GradientActivation(F), rest], max_epochs=2)
     trainer.fit(Module(rmsprop), loader(1), ckpt_path=tmp_path / "0.ckpt", weights_only=True)
     assert_equal_steps(rest.seen, whole.seen[STEPS:])
+
+
+def test_the_monitor_sees_lightnings_clipping_and_changes_nothing():
+    recorder, watching = Recorder(), GradientMonitor(every=2, per="tensor")
+    trainer = trainer_for("32-true", [watching, recorder], clip=0.01)
+    clip = torch.nn.utils.clip_grad_norm_
+    trainer.fit(Module(rmsprop), loader(1))
+    plain = Recorder()
+    trainer_for("32-true", [plain], clip=0.01).fit(Module(rmsprop), loader(1))
+    assert_equal_steps(recorder.seen, plain.seen)
+    assert torch.nn.utils.clip_grad_norm_ is clip
+    (monitor,) = watching.monitors
+    assert [entry["step"] for entry in monitor.clips] == list(range(1, STEPS + 1))
+    assert all(entry["norm"] > 0.01 for entry in monitor.clips)
+    names = [f"net.{name}" for name, _ in make_model().named_parameters()]
+    assert list(monitor.latest) == names
+    total = sum(record["norm"] ** 2 for record in monitor.latest.values())
+    assert total**0.5 == pytest.approx(0.01, rel=1e-3)  # as the step got them
+    assert not trainer.optimizers[0]._optimizer_step_pre_hooks
 
 
 class Warm(Module):

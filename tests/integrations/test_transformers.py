@@ -32,7 +32,11 @@ with warnings.catch_warnings():
     from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
     from gaf.integrations.accelerate import activate_grad_, refuse_engine
-    from gaf.integrations.transformers import GradientActivation, optimizer_cls_and_kwargs
+    from gaf.integrations.transformers import (
+        GradientActivation,
+        GradientMonitor,
+        optimizer_cls_and_kwargs,
+    )
 
 transformers.logging.set_verbosity_error()
 # Slow for their imports. The warnings are their own, about the machine.
@@ -274,3 +278,15 @@ def test_engines_that_keep_gradients_are_refused():
         with pytest.raises(ValueError, match=r"does not leave the gradients in p\.grad"):
             refuse_engine(kind)
     refuse_engine(DistributedType.FSDP)
+
+
+def test_the_monitor_sees_the_trainers_clipping_and_changes_nothing(tmp_path):
+    options = {"max_grad_norm": 0.01, "logging_steps": 1}
+    watching = GradientMonitor(every=1)
+    trainer, seen = train(arguments(tmp_path, **options), [watching])
+    _, plain = train(arguments(tmp_path, **options))
+    assert_equal_steps(seen, plain)
+    assert len(watching.monitor.clips) == STEPS
+    logged = [entry for entry in trainer.state.log_history if "grad_norm" in entry]
+    norms = [entry["norm"] for entry in watching.monitor.clips]
+    assert [entry["grad_norm"] for entry in logged] == pytest.approx(norms, rel=1e-4)

@@ -5,11 +5,14 @@ import re
 
 import pytest
 
+from gaf.lab.engine.doctor import Diagnosis
+from gaf.lab.reports import doctor_page, html
 from gaf.lab.reports.atlas_page import write_atlas
 from gaf.lab.reports.page import write_page
 from tests.browser import Browser, Page, needs_chromium
 from tests.lab.reports.example import HOSTILE, ORDINARY, example
 from tests.lab.reports.test_atlas_page import atlas_of
+from tests.lab.reports.test_doctor_page import watched
 from tests.lab.reports.test_page import hostile
 from tests.lab.reports.tuned import tuned_example
 
@@ -243,3 +246,15 @@ def test_a_browser_that_is_too_old_says_so(browser, path):
     assert page.run("document.querySelector('main').firstElementChild.id") == "too-old"
     assert "DecompressionStream" in page.complaints[0]
     assert sort_by(page, 0)[0]  # everything else works
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_page_of_a_diagnosis_fits(browser, tmp_path, width):
+    diagnosis = Diagnosis("train.py --epochs 10", 30, [watched()])
+    page = browser.open(
+        html.write(doctor_page.render(diagnosis), tmp_path / "report.html"), width=width
+    )
+    page.wait(DRAWN)
+    assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.complaints == []
+    assert page.requests == []

@@ -29,7 +29,7 @@ GAF_INLINE double gaf_float_f64(int64_t i) {
         double squares[GAF_LANES] = {0};                                                                \
         BITS largest[GAF_LANES] = {0}, finite[GAF_LANES] = {0}, zeros[GAF_LANES] = {0};                 \
         for (ptrdiff_t i = 0; i < n; i += GAF_LANES) {                                                  \
-            __builtin_prefetch((const char *)(g + i) + GAF_AHEAD);                                      \
+            __builtin_prefetch((const void *)((uintptr_t)(g + i) + GAF_AHEAD));                         \
             for (int l = 0; l < GAF_LANES; l++) {                                                       \
                 BITS b = TO_BITS((C)LOAD(g[i + l])) & MAGNITUDE;                                        \
                 BITS all = -(BITS)(b < INF), kept = b & all;                                            \
