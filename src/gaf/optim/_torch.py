@@ -69,7 +69,7 @@ def mark_as_called(optimizer: torch.optim.Optimizer) -> None:
     optimizer._opt_called = True  # type: ignore[attr-defined]
 
 
-def adam(*lists: list[Tensor], decoupled_weight_decay: bool, **hyper: Any) -> None:
+def adam(*lists: Any, decoupled_weight_decay: bool, **hyper: Any) -> None:
     """torch's step of Adam or AdamW."""
     if ADAM_DECOUPLES:
         hyper["decoupled_weight_decay"] = decoupled_weight_decay

@@ -159,12 +159,13 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         *lists, has_complex = self._collected(group)
         beta1, beta2 = group["betas"]
         names = ("amsgrad", "lr", "weight_decay", "eps", "maximize", "foreach", "capturable")
-        names += ("differentiable", "fused", "decoupled_weight_decay")
+        names += ("differentiable", "fused")
         _torch.adam(
             *lists,
             has_complex=has_complex,
             beta1=beta1,
             beta2=beta2,
+            decoupled_weight_decay=group["decoupled_weight_decay"],
             **{name: group[name] for name in names},
             **self._loss_scale(),
         )
