@@ -651,7 +651,8 @@ def test_set_by_hand_it_takes_the_rate_of_the_group(kind, activation):
     w.grad = torch.ones(2, 2)
     opt.step()
     assert gaf.activation_of(opt.param_groups[0]) == gaf.Auto(lr=0.1)
-    twin = kind([torch.ones(2, 2)], lr=0.1, activation=gaf.Auto())
+    place = None if activation is None else "gradient"  # which the arctan had, and stays
+    twin = kind([torch.ones(2, 2)], lr=0.1, activation=gaf.Auto(), placement=place)
     twin.param_groups[0]["params"][0].grad = torch.ones(2, 2)
     twin.step()
     assert_same(snapshot(opt), snapshot(twin))
