@@ -127,7 +127,8 @@ def _agreement(
     before = torch.where(root > 0, m / root, 0.0)
     sums = torch.stack(
         [
-            (a * b).nan_to_num(0.0, 0.0, 0.0).sum(1)
+            # one after the other: a sum of rows has other roundings where rows are filled up further
+            (a * b).nan_to_num(0.0, 0.0, 0.0).cumsum(1)[:, -1:].sum(1)
             for a, b in ((now, before), (now, now), (before, before))
         ],
         dim=1,
