@@ -275,7 +275,7 @@ def test_a_raised_version_makes_other_runs_of_those_it_concerns(tmp_path, monkey
         base(),
     ]
     first = run_grid(configs, tmp_path, Here())
-    monkeypatch.setattr(gaf.Auto, "version", 2)
+    monkeypatch.setattr(gaf.Auto, "version", gaf.Auto.version + 1)
     executor = Here()
     again = run_grid(configs, tmp_path, executor)
     assert executor.asked == configs[:1]

@@ -288,7 +288,7 @@ def test_controls_of_a_script():
 def test_a_rate_is_multiplied_whatever_the_rule():
     for text, key, rate in [("baseline", "factor", 3.0), ("adam", "lr", 0.003)]:
         setting = settings.make(script_config("train.py"), text)
-        assert trial_of(settings.at_rate(setting, rate).config)[key] == pytest.approx(rate)
+        assert trial_of(settings.at_rate(setting.config, rate))[key] == pytest.approx(rate)
 
 
 def test_configs_from_before_are_written_as_they_were():

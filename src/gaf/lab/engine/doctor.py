@@ -168,7 +168,7 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
             }
             for key in wanted:
                 if key not in ("name", "dtype") and not isinstance(entry[key], int | float):
-                    raise ValueError(f"{key} is {type(entry[key]).__name__}")
+                    raise GafError(f"{key} is {type(entry[key]).__name__}")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise GafError(f"{path} is damaged: line {place}: {error}") from None
         (clips if entry["kind"] == "clip" else records).append(entry)
