@@ -19,7 +19,7 @@ def arguments(folder: Path, *changes: str, options: dict[str, object] | None = N
     """Of `gaf train` on the tiny task."""
     chosen = [f"task.options.{key}={value}" for key, value in (options or {}).items()]
     sets = [
-        *("threads=1", "accelerator=cpu", "log_every=3", "monitor_every=4"),
+        *("threads=1", "accelerator=cpu", "checkpoint_every=5", "log_every=3", "monitor_every=4"),
         *("optimizer.activation=arctan(0.1, 20)", *chosen, *changes),
     ]
     return [

@@ -63,7 +63,7 @@ class Leaky(Tiny):
 
 
 def base(*changes: str, **options: object) -> RunConfig:
-    """Three epochs of five steps."""
+    """Three epochs of five steps, each with a checkpoint."""
     config = {
         "name": "trouble",
         "task": {"kind": KIND, "options": options},
@@ -72,6 +72,7 @@ def base(*changes: str, **options: object) -> RunConfig:
         "batch_size": 16,
         "accelerator": "cpu",
         "threads": 1,
+        "checkpoint_every": 5,
     }
     return override(read(config), changes)
 
