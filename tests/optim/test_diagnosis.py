@@ -11,7 +11,15 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import gaf
 from gaf.optim.clipping import watched_clipping
-from gaf.optim.diagnosis import ALWAYS, DIVISOR, FEWEST_CLIPS, LARGER, WORDS, Finding, diagnose
+from gaf.optim.diagnosis import (
+    ALWAYS,
+    DIVISOR,
+    FEWEST_CLIPS,
+    LARGER,
+    WORDS,
+    GradientFinding,
+    diagnose,
+)
 from gaf.trials.watch import Watcher
 from tests.lab.engine import planted
 from tests.lab.engine.planted import HEALTHY, NAN_FROM, NOTES, PROBLEMS
@@ -161,7 +169,7 @@ def test_inf_that_comes_and_goes():
 def test_findings_are_plain_data():
     finding = only([20.0] * 100)
     assert json.loads(json.dumps(finding.as_dict()))["kind"] == "clipping always"
-    assert finding == Finding(finding.kind, True, (), finding.values)
+    assert finding == GradientFinding(finding.kind, True, (), finding.values)
     assert set(WORDS) >= {*PROBLEMS, *NOTES, "clipping sometimes", "bent", "nothing to act on"}
 
 

@@ -51,7 +51,7 @@ SCALE_FREE = frozenset(
 
 
 @dataclass(frozen=True)
-class Finding:
+class GradientFinding:
     """One thing to say of a training.
 
     Args:
@@ -91,7 +91,7 @@ def diagnose(
     records: Sequence[dict[str, Any]],
     clips: Sequence[dict[str, Any]] = (),
     optimizer: str | None = None,
-) -> list[Finding]:
+) -> list[GradientFinding]:
     """What there is to say of a training, problems first.
 
     Args:
@@ -115,7 +115,7 @@ def diagnose(
     return sorted(found, key=lambda finding: not finding.problem)
 
 
-def _nonfinite(records: Sequence[dict[str, Any]]) -> Iterable[Finding]:
+def _nonfinite(records: Sequence[dict[str, Any]]) -> Iterable[GradientFinding]:
     """The first step with inf or NaN, and where it was."""
     bad = [record for record in records if record["nonfinite"]]
     if not bad:
@@ -124,7 +124,7 @@ def _nonfinite(records: Sequence[dict[str, Any]]) -> Iterable[Finding]:
     first = [record for record in bad if record["step"] == step]
     steps = {record["step"] for record in records if record["step"] >= step}
     bad_steps = {record["step"] for record in bad}
-    yield Finding(
+    yield GradientFinding(
         "nonfinite",
         True,
         tuple(record["name"] for record in first),
@@ -137,7 +137,7 @@ def _nonfinite(records: Sequence[dict[str, Any]]) -> Iterable[Finding]:
     )
 
 
-def _clipping(clips: Sequence[dict[str, Any]], optimizer: str | None) -> Iterable[Finding]:
+def _clipping(clips: Sequence[dict[str, Any]], optimizer: str | None) -> Iterable[GradientFinding]:
     recent = [clip for clip in clips[-WINDOW:] if math.isfinite(clip["norm"])]
     if len(recent) < FEWEST_CLIPS:
         return
@@ -160,10 +160,10 @@ def _clipping(clips: Sequence[dict[str, Any]], optimizer: str | None) -> Iterabl
         kind = "clipping always"
     elif acted == 0:
         kind = "clipping never"
-    yield Finding(kind, kind == "clipping always" and factor >= DIVISOR, (), values)
+    yield GradientFinding(kind, kind == "clipping always" and factor >= DIVISOR, (), values)
 
 
-def _dead(places: dict[str, list[dict[str, Any]]]) -> Iterable[Finding]:
+def _dead(places: dict[str, list[dict[str, Any]]]) -> Iterable[GradientFinding]:
     names = [
         name
         for name, seen in places.items()
@@ -171,10 +171,10 @@ def _dead(places: dict[str, list[dict[str, Any]]]) -> Iterable[Finding]:
     ]
     if names:
         steps = max(len(places[name]) for name in names)
-        yield Finding("dead", True, tuple(names), {"steps": steps})
+        yield GradientFinding("dead", True, tuple(names), {"steps": steps})
 
 
-def _large(places: dict[str, list[dict[str, Any]]]) -> Iterable[Finding]:
+def _large(places: dict[str, list[dict[str, Any]]]) -> Iterable[GradientFinding]:
     """Places whose usual element is far larger than that of the median place."""
     sizes = {name: _size(seen) for name, seen in places.items() if len(seen) >= FEWEST}
     sizes = {name: size for name, size in sizes.items() if size > 0}
@@ -183,7 +183,7 @@ def _large(places: dict[str, list[dict[str, Any]]]) -> Iterable[Finding]:
     for name, size in sizes.items():
         middle = statistics.median(other for key, other in sizes.items() if key != name)
         if size >= LARGER * middle:
-            yield Finding("large", True, (name,), {"times": size / middle})
+            yield GradientFinding("large", True, (name,), {"times": size / middle})
 
 
 def _size(seen: Sequence[dict[str, Any]]) -> float:
@@ -194,7 +194,7 @@ def _size(seen: Sequence[dict[str, Any]]) -> float:
     )
 
 
-def _underflow(places: dict[str, list[dict[str, Any]]]) -> Iterable[Finding]:
+def _underflow(places: dict[str, list[dict[str, Any]]]) -> Iterable[GradientFinding]:
     for name, seen in places.items():
         if len(seen) < FEWEST or seen[-1]["dtype"] not in HALF_PRECISION:
             continue
@@ -202,10 +202,10 @@ def _underflow(places: dict[str, list[dict[str, Any]]]) -> Iterable[Finding]:
         near = statistics.median(r["near_smallest"] for r in seen)
         if HALF <= zeros < 1 and near >= SMALLEST:
             values = {"zeros": zeros, "near": near, "dtype": seen[-1]["dtype"]}
-            yield Finding("underflow", True, (name,), values)
+            yield GradientFinding("underflow", True, (name,), values)
 
 
-def _functions(places: dict[str, list[dict[str, Any]]]) -> Iterable[Finding]:
+def _functions(places: dict[str, list[dict[str, Any]]]) -> Iterable[GradientFinding]:
     """What f does in each group, from the last record of each of its places."""
     groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for seen in places.values():
@@ -223,7 +223,9 @@ def _functions(places: dict[str, list[dict[str, Any]]]) -> Iterable[Finding]:
         values |= {"function": function, "meaning": last[0]["meaning"]}
         values |= {key: sum(each[key] for each in inputs) for key in ("elements", "nonfinite")}
         kind = "linear" if values["linear"] >= LINEAR else "bent"
-        yield Finding(kind if total else "nothing to act on", False, (f"group {group}",), values)
+        yield GradientFinding(
+            kind if total else "nothing to act on", False, (f"group {group}",), values
+        )
 
 
 _SHARES = ("linear", "enlarged", "restrained", "saturated")
@@ -251,13 +253,13 @@ def _number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _list(finding: Finding) -> str:
+def _list(finding: GradientFinding) -> str:
     names = finding.places
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _nonfinite_sentence(f: Finding) -> str:
+def _nonfinite_sentence(f: GradientFinding) -> str:
     v = f.values
     what = "are inf or NaN" if v["elements"] != 1 else "is inf or NaN"
     again = "every observed step after it" if v["lasting"] else f"{v['steps'] - 1} later ones"
@@ -267,7 +269,7 @@ def _nonfinite_sentence(f: Finding) -> str:
     )
 
 
-def _always_sentence(f: Finding) -> str:
+def _always_sentence(f: GradientFinding) -> str:
     v = f.values
     factor = _number(v["factor"])
     what = (
@@ -282,7 +284,7 @@ def _always_sentence(f: Finding) -> str:
     )
 
 
-def _always_advice(f: Finding) -> str:
+def _always_advice(f: GradientFinding) -> str:
     v = f.values
     high = _number(v["high"])
     advice = f"To clip outliers only, set max_norm to {high}, which 5 % of the steps exceed"
@@ -293,7 +295,7 @@ def _always_advice(f: Finding) -> str:
     return f"{advice}."
 
 
-def _never_sentence(f: Finding) -> str:
+def _never_sentence(f: GradientFinding) -> str:
     v = f.values
     return (
         f"Clipping has not acted in the last {v['steps']} steps: the largest norm was "
@@ -301,7 +303,7 @@ def _never_sentence(f: Finding) -> str:
     )
 
 
-def _sometimes_sentence(f: Finding) -> str:
+def _sometimes_sentence(f: GradientFinding) -> str:
     v = f.values
     return (
         f"Clipping acted on {_percent(v['acted'])} of the last {v['steps']} steps: the median norm was "
@@ -309,7 +311,7 @@ def _sometimes_sentence(f: Finding) -> str:
     )
 
 
-def _f(f: Finding) -> str:
+def _f(f: GradientFinding) -> str:
     """What a sentence about f begins with."""
     v = f.values
     text = f"{f.places[0]}, {v['function']}: "
@@ -318,12 +320,12 @@ def _f(f: Finding) -> str:
     return text
 
 
-def _linear_sentence(f: Finding) -> str:
+def _linear_sentence(f: GradientFinding) -> str:
     share, meaning = _percent(f.values["linear"]), f.values["meaning"]
     return f"{_f(f)}{share} of elements are in the linear range: here this is {meaning}."
 
 
-def _bent_sentence(f: Finding) -> str:
+def _bent_sentence(f: GradientFinding) -> str:
     v = f.values
     return (
         f"{_f(f)}{_percent(v['enlarged'])} of elements are enlarged, {_percent(v['restrained'])} restrained, "
@@ -331,20 +333,20 @@ def _bent_sentence(f: Finding) -> str:
     )
 
 
-def _large_sentence(f: Finding) -> str:
+def _large_sentence(f: GradientFinding) -> str:
     return (
         f"{f.places[0]} has {_number(f.values['times'])} times the median gradient of the others."
     )
 
 
-def _dead_sentence(f: Finding) -> str:
+def _dead_sentence(f: GradientFinding) -> str:
     verb = "gets" if len(f.places) == 1 else "get"
     return (
         f"{_list(f)} {verb} no gradient: all elements were 0 in {f.values['steps']} observed steps."
     )
 
 
-def _underflow_sentence(f: Finding) -> str:
+def _underflow_sentence(f: GradientFinding) -> str:
     v = f.values
     return (
         f"{_percent(v['zeros'])} of the {v['dtype']} gradients of {f.places[0]} are 0 and "
@@ -352,11 +354,11 @@ def _underflow_sentence(f: Finding) -> str:
     )
 
 
-def _nothing(_: Finding) -> str:
+def _nothing(_: GradientFinding) -> str:
     return ""
 
 
-Words = Callable[[Finding], str]
+Words = Callable[[GradientFinding], str]
 
 # For each kind what was seen, and what to try.
 WORDS: dict[str, tuple[Words, Words]] = {

@@ -18,7 +18,7 @@ from gaf.functions import Activation, Adaptive
 from gaf.functions.lift import is_dtensor
 from gaf.optim import _torch
 from gaf.optim.clipping import CLIP
-from gaf.optim.diagnosis import Finding, diagnose
+from gaf.optim.diagnosis import GradientFinding, diagnose
 from gaf.optim.observation import SHARES, Observation, Sample, sample_key
 
 HOOK = "gaf_monitor"  # our key among torch's numbered hooks
@@ -327,7 +327,7 @@ a learning rate times 2.
         return {record[key]: record for record in self.records}
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[GradientFinding]:
         """What there is to say of the records and of the clipping, the most alarming first."""
         return diagnose(self.records, self.clips, self.optimizer_name)
 

@@ -11,7 +11,7 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import SEEDS, Changes, Workers
+from gaf.lab.cli.trainings import SEEDS, Changes, Launch, ScriptArguments, Workers
 from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
@@ -29,12 +29,7 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[-- ARGUMENTS]", help="Of the script, after two dashes.", show_default=False
-        ),
-    ] = None,
+    arguments: ScriptArguments = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,13 +57,7 @@ def compare(
     at_given_rate: Annotated[
         bool, typer.Option("--at-given-rate", help="Tune nothing: every rule at its usual rate.")
     ] = False,
-    launch: Annotated[
-        str,
-        typer.Option(
-            metavar="COMMAND",
-            help="What starts the script, such as 'torchrun --nproc-per-node 2'; unset: Python.",
-        ),
-    ] = "",
+    launch: Launch = "",
     changes: Changes = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/compare-NAME.")

@@ -11,6 +11,7 @@ import typer
 
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
+from gaf.lab.cli.trainings import Launch, ScriptArguments
 
 if TYPE_CHECKING:
     from gaf.lab.engine.doctor import Diagnosis
@@ -25,22 +26,11 @@ def doctor(
             show_default=False,
         ),
     ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[-- ARGUMENTS]", help="Of the script, after two dashes.", show_default=False
-        ),
-    ] = None,
+    arguments: ScriptArguments = None,
     steps: Annotated[
         int, typer.Option(min=1, max=100_000, help="Of the optimizer; then the script is ended.")
     ] = 300,
-    launch: Annotated[
-        str,
-        typer.Option(
-            metavar="COMMAND",
-            help="What starts the script, such as 'torchrun --nproc-per-node 2'; unset: Python.",
-        ),
-    ] = "",
+    launch: Launch = "",
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/doctor-NAME.")
     ] = None,

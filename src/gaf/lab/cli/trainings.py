@@ -25,6 +25,19 @@ Workers = Annotated[
     int | None,
     typer.Option(min=1, max=WORKERS, help="Runs at once; unset: as many as the machine holds."),
 ]
+ScriptArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[-- ARGUMENTS]", help="Of the script, after two dashes.", show_default=False
+    ),
+]
+Launch = Annotated[
+    str,
+    typer.Option(
+        metavar="COMMAND",
+        help="What starts the script, such as 'torchrun --nproc-per-node 2'; unset: Python.",
+    ),
+]
 
 
 def trained_in(folder: Path, task: str | None) -> RunConfig:

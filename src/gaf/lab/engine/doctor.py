@@ -24,7 +24,7 @@ from gaf.lab.engine.script import (
 )
 from gaf.lab.engine.signals import Interrupted, Wish
 from gaf.lab.tasks.script import Script
-from gaf.optim.diagnosis import Finding, diagnose
+from gaf.optim.diagnosis import GradientFinding, diagnose
 from gaf.trials.request import REQUEST
 from gaf.trials.watch import RECORDS, WATCH, WATCHED
 
@@ -44,7 +44,7 @@ class Watched:
     clips: list[dict[str, Any]]
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[GradientFinding]:
         """Problems first."""
         return diagnose(self.records, self.clips, self.name)
 
@@ -59,7 +59,7 @@ class Diagnosis:
     error: str | None = None
 
     @property
-    def problems(self) -> list[Finding]:
+    def problems(self) -> list[GradientFinding]:
         """Over all optimizers."""
         return [f for watched in self.optimizers for f in watched.findings if f.problem]
 

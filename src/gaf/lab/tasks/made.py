@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gaf.lab.data.augment import draws, uniform
+from gaf.lab.tasks.base import Task
 
 
 class MadeSource:
@@ -41,6 +44,21 @@ class MadeSource:
         for batch in indices:
             index = batch.to(device)
             yield tuple(part[index] for part in self.parts)
+
+
+class MadeTask(Task):
+    """A task whose training and test data are made together."""
+
+    @cached_property
+    def splits(self) -> tuple[Any, Any]:
+        """The training data and the test data."""
+        raise NotImplementedError
+
+    def train_source(self) -> Any:
+        return self.splits[0]
+
+    def test_source(self) -> Any:
+        return self.splits[1]
 
 
 def uniforms(seed: int, samples: int, count: int) -> Tensor:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from gaf.lab.tasks import Task
-from gaf.lab.tasks.made import MadeSource, uniforms
+from gaf.lab.tasks.made import MadeSource, MadeTask, uniforms
 
 WIDTH, DEPTH = 32, 3
 TRAIN, TEST = 2_000, 1_000  # points (x, t)
@@ -30,7 +30,7 @@ def solution(points: Tensor) -> Tensor:
     return torch.exp(-t) * torch.sin(math.pi * x)
 
 
-class HeatEquation(Task):
+class HeatEquation(MadeTask):
     """The score is log10 of the relative error at test points, ‖u - û‖ / ‖u‖: -2 is one percent.
 
     A sample is a point: where the residual is taken, and whose x and t are used at the start and the walls.
@@ -41,7 +41,7 @@ class HeatEquation(Task):
     worst: ClassVar[float] = math.inf
 
     @cached_property
-    def _splits(self) -> tuple[MadeSource, MadeSource]:
+    def splits(self) -> tuple[MadeSource, MadeSource]:
         points = uniforms(5, TRAIN + TEST, 2).float()
         return (
             MadeSource("heat", f"{TRAIN} points", points[:TRAIN]),
@@ -54,12 +54,6 @@ class HeatEquation(Task):
         for fan_in, fan_out in pairwise(sizes):
             layers += [nn.Linear(fan_in, fan_out), nn.Tanh()]
         return nn.Sequential(*layers, nn.Linear(WIDTH, 1))
-
-    def train_source(self) -> Any:
-        return self._splits[0]
-
-    def test_source(self) -> Any:
-        return self._splits[1]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor]) -> Tensor:
         with torch.enable_grad():  # the residual has derivatives in it, wherever it is asked for

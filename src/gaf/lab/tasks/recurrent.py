@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from torch.nn import functional
 from gaf.common.errors import GafError
 from gaf.lab.tasks import Task
 from gaf.lab.tasks.classification.layers import is_count
-from gaf.lab.tasks.made import MadeSource, uniforms
+from gaf.lab.tasks.made import MadeSource, MadeTask, uniforms
 
 LENGTH, HIDDEN = 30, 64
 TRAIN, TEST = 5_000, 1_000
@@ -39,7 +39,7 @@ class PlainRecurrent(nn.Module):
         return self.head(last[0])[:, 0]
 
 
-class Adding(Task):
+class Adding(MadeTask):
     """Mean squared error, the lower the better; ``right`` is the share of sums that are off by less than 0.1.
 
     Args:
@@ -60,7 +60,7 @@ class Adding(Task):
         self.length, self.hidden = length, hidden
 
     @cached_property
-    def _splits(self) -> tuple[MadeSource, MadeSource]:
+    def splits(self) -> tuple[MadeSource, MadeSource]:
         draws = uniforms(4, TRAIN + TEST, self.length + 2)
         numbers, places = draws[:, : self.length].float(), draws[:, self.length :]
         half = self.length // 2
@@ -79,12 +79,6 @@ class Adding(Task):
 
     def build_model(self) -> nn.Module:
         return PlainRecurrent(self.hidden)
-
-    def train_source(self) -> Any:
-        return self._splits[0]
-
-    def test_source(self) -> Any:
-        return self._splits[1]
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         sequences, sums = batch

@@ -41,28 +41,28 @@ OF_THE_RUN = ("data",)  # of what a run says of its machine
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
-class Line(Config):
+class RecordLine(Config):
     """Any of the three; ``kind`` says which."""
 
     noun: ClassVar[str] = "record"
     kind: str
 
 
-class IdentityLine(Line):
+class IdentityLine(RecordLine):
     """Code and data, under a key."""
 
     key: Key
     identity: RunIdentity
 
 
-class MachineLine(Line):
+class MachineLine(RecordLine):
     """Versions, processor, commit: what is the same for the runs of a session."""
 
     key: Key
     machine: dict[str, JsonValue]
 
 
-class RunRecord(Line):
+class RunRecord(RecordLine):
     """A run that has ended.
 
     Args:
@@ -98,7 +98,7 @@ class RunRecord(Line):
     ended: str
 
 
-KINDS: dict[str, type[Line]] = {
+KINDS: dict[str, type[RecordLine]] = {
     "identity": IdentityLine,
     "machine": MachineLine,
     "run": RunRecord,
@@ -125,7 +125,7 @@ class RunRecords:
             except GafError as error:
                 raise GafError(f"{path} is damaged: line {number}: {error}") from None
 
-    def _take(self, line: Line) -> None:
+    def _take(self, line: RecordLine) -> None:
         if isinstance(line, IdentityLine):
             self._identities[line.key] = line.identity
         elif isinstance(line, MachineLine):
@@ -165,14 +165,14 @@ class RunRecords:
             seconds_per_step=result.seconds_per_step,
             ended=results.now(),
         )
-        lines: list[Line] = []
+        lines: list[RecordLine] = []
         if run.identity not in self._identities:
             lines.append(IdentityLine(kind="identity", key=run.identity, identity=identity))
         if run.machine not in self._machines:
             lines.append(MachineLine(kind="machine", key=run.machine, machine=machine))
         self._append([*lines, run])
 
-    def _append(self, lines: list[Line]) -> None:
+    def _append(self, lines: list[RecordLine]) -> None:
         text = "".join(
             json.dumps(plain(line.model_dump(mode="python")), allow_nan=False) + "\n"
             for line in lines
@@ -228,7 +228,7 @@ class RunRecords:
         return True
 
 
-def _kind(text: bytes) -> type[Line]:
+def _kind(text: bytes) -> type[RecordLine]:
     try:
         return KINDS[json.loads(text)["kind"]]
     except (ValueError, KeyError, TypeError):

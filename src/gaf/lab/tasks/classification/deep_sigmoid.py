@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +17,7 @@ from torch.nn import functional
 from gaf.lab.data.sources import hold_out
 from gaf.lab.tasks import Task
 from gaf.lab.tasks.base import lucky_guess
+from gaf.lab.tasks.made import MadeTask
 from gaf.lab.tasks.models import build
 from gaf.lab.theory.learning import digits
 
@@ -49,11 +49,11 @@ class _Digits:
             yield self._images[index], self.targets[index]
 
 
-class DeepSigmoid(Task):
+class DeepSigmoid(MadeTask):
     """Six linear layers of width 64 with sigmoids between them, torch's default initialisation."""
 
     @cached_property
-    def _splits(self) -> tuple[_Digits, _Digits]:
+    def splits(self) -> tuple[_Digits, _Digits]:
         pixels, labels = digits()
         order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SPLIT_SEED))
         images, targets = pixels.float().view(-1, 1, 8, 8)[order], labels[order]
@@ -61,12 +61,6 @@ class DeepSigmoid(Task):
 
     def build_model(self) -> nn.Module:
         return build("mlp", classes=10, in_channels=1, depth=5, width=64, activation="sigmoid")
-
-    def train_source(self) -> Any:
-        return self._splits[0]
-
-    def test_source(self) -> Any:
-        return self._splits[1]
 
     def split_training(self, share: float) -> tuple[Tensor, Tensor]:
         return hold_out(self.train_source().targets.cpu(), share)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,14 @@ from torch.nn import functional
 
 from gaf.lab.data.sources import hold_out
 from gaf.lab.tasks import Task
-from gaf.lab.tasks.made import MadeSource, normals, uniforms
+from gaf.lab.tasks.made import MadeSource, MadeTask, normals, uniforms
 
 CLASSES, FEATURES = 1000, 64
 TRAIN, TEST = 20_000, 5_000
 DISTANCE = 1.0  # of a class's mean from 0 in each feature, in units of the spread around it
 
 
-class RareClasses(Task):
+class RareClasses(MadeTask):
     """A linear layer on clouds of points, one for each class; the score is the test's cross-entropy."""
 
     score: ClassVar[str] = "loss"
@@ -32,7 +32,7 @@ class RareClasses(Task):
     worst: ClassVar[float] = math.inf
 
     @cached_property
-    def _splits(self) -> tuple[MadeSource, MadeSource]:
+    def splits(self) -> tuple[MadeSource, MadeSource]:
         rates = 1.0 / torch.arange(1, CLASSES + 1, dtype=torch.float64)
         edges = rates.cumsum(0) / rates.sum()
         picks = uniforms(1, TRAIN + TEST, 1)[:, 0]
@@ -52,12 +52,6 @@ class RareClasses(Task):
         nn.init.zeros_(layer.weight)
         nn.init.zeros_(layer.bias)
         return layer
-
-    def train_source(self) -> Any:
-        return self._splits[0]
-
-    def test_source(self) -> Any:
-        return self._splits[1]
 
     def split_training(self, share: float) -> tuple[Tensor, Tensor]:
         return hold_out(self.train_source().targets.cpu(), share)
