@@ -9,7 +9,7 @@ from gaf.lab.study.compare import compare
 from gaf.lab.study.plan import Plan, TuningPlan
 from gaf.lab.study.pool import LOG, Pool
 
-QUICK = TuningPlan(rates=2, seeds=2)
+THREE_RATES = TuningPlan(rates=3, seeds=2)
 SCRIPT = """
     import torch
     import gaf
@@ -17,7 +17,7 @@ SCRIPT = """
     trial = gaf.trial(score="loss", higher_is_better=False)
     torch.manual_seed({seed})
     w = torch.nn.Parameter(torch.randn(5))
-    opt = trial.optimizer("sgd", [w], lr=0.05, momentum=0.5)
+    opt = trial.optimizer("sgd", [w], lr=0.3, momentum=0.5)
     for _ in range(20):
         opt.zero_grad()
         (w**2).sum().backward()
@@ -27,10 +27,12 @@ SCRIPT = """
 """
 
 
-def compared(tmp_path, monkeypatch, settings=(), seed="trial.seed", test="test=loss,"):
+def compared(
+    tmp_path, monkeypatch, settings=(), seed="trial.seed", test="test=loss,", tuning=THREE_RATES
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT.format(seed=seed, test=test)))
-    plan = Plan(script_config("train.py"), settings, (0, 1), QUICK)
+    plan = Plan(script_config("train.py"), settings, (0, 1), tuning)
     with Pool(2, tmp_path / "out" / LOG) as pool:
         return compare(plan, tmp_path / "out", pool)
 
@@ -42,9 +44,9 @@ def test_names_and_rates_are_the_scripts_own(tmp_path, monkeypatch):
     assert [row.setting for row in found.rows] == ["SGD", "adam"]
     assert set(found.tuning.curves) == {"SGD", "adam"}
     own = found.tuning.curves["SGD"]
-    assert own.usual == 0.05
-    # 0.05 and three times it; where the best is at an edge the grid has grown
-    assert {0.05, 0.15} <= {round(trial.rate, 6) for trial in own.trials}
+    assert own.usual == 0.3
+    # it, a third and three times it; where the best is at an edge the grid has grown
+    assert {0.1, 0.3, 0.9} <= {round(trial.rate, 6) for trial in own.trials}
     assert found.rows[0].rate in [trial.rate for trial in own.trials]
     assert found.tuning.curves["adam"].usual == 0.001
     assert (found.score_on, found.higher_is_better) == ("test", False)
@@ -52,7 +54,7 @@ def test_names_and_rates_are_the_scripts_own(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_with_validation_alone_the_verdict_is_on_it(tmp_path, monkeypatch):
-    assert compared(tmp_path, monkeypatch, test="").score_on == "validation"
+    assert compared(tmp_path, monkeypatch, test="", tuning=None).score_on == "validation"
 
 
 @pytest.mark.slow

@@ -66,13 +66,9 @@ def compare(
         if finalists and tuning:
             higher = higher_is_better(chain.from_iterable(tried.values()))
             entries = _chosen(entries, finalists(entries, tuning, higher))
-        if script and tuning:
-            scripts.check_trials(tried, len(tuning.seeds))
         finals = _finals(plan, entries, tuning, tried, seeds, trainer)
         if script:
-            scripts.check_trials(
-                {name: runs.outcomes for name, runs in finals.items()}, len(seeds.new)
-            )
+            scripts.check_finals(finals)
         said = scripts.facts(entries[0].name, finals) if script else None
         if said:
             entries, finals, tuning = scripts.named(said, entries, finals, tuning)

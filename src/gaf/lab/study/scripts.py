@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from gaf.common.errors import GafError
 from gaf.lab.engine.script import ScriptReport, check_seeds, read_report
-from gaf.lab.study.grid import Outcome
 from gaf.lab.study.judge import Entry, Finals
 from gaf.lab.study.results import RuleCurve, Tuning
 from gaf.lab.tasks.base import ScoredOn
@@ -38,16 +37,11 @@ class ScriptFacts:
         )
 
 
-def check_trials(tried: Mapping[str, Sequence[Outcome]], seeds: int) -> None:
-    """Refuse a script that does not use its seed: all seeds of every rate have the same score."""
+def check_finals(finals: Mapping[str, Finals]) -> None:
+    """Refuse a script that does not use its seed: all seeds of every rule have the same score."""
     check_seeds(
-        [
-            one.result.score
-            for one in several[i : i + seeds]
-            if one.result and not one.result.diverged
-        ]
-        for several in tried.values()
-        for i in range(0, len(several), seeds)
+        [one.result.score for one in runs.outcomes if one.result and not one.result.diverged]
+        for runs in finals.values()
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from gaf.common.errors import GafError
 from gaf.lab.engine.config import RunConfig
 from gaf.lab.engine.folder import Result
+from gaf.lab.engine.script import check_seeds
 from gaf.lab.study import protocol, results
 from gaf.lab.study.grid import Outcome, higher_is_better
 from gaf.lab.study.judge import Entry, at_chance
@@ -63,7 +64,7 @@ def tune_rates(
     """The curve of every rule, and what came of its trials: rate by rate, in the order of the seeds.
 
     Raises:
-        GafError: no trial of the baseline came to an end.
+        GafError: no trial of the baseline came to an end, or a script does not use its seed.
     """
     tuning = plan.tuning
     assert tuning is not None
@@ -98,6 +99,12 @@ def tune_rates(
         for rule in rules
     }
     add(f"tuning, {tuning.rates} learning rates", "grid", grids)
+    if plan.base.task.is_script:
+        check_seeds(
+            [one.result.score for one in several if one.result and not one.result.diverged]
+            for rule in rules
+            for several in rule.outcomes.values()
+        )
     higher = higher_is_better(
         one for rule in rules for several in rule.outcomes.values() for one in several
     )

@@ -51,9 +51,13 @@ def _yes(better: Sequence[Row], comparison: Comparison) -> str:
         named = ", ".join(row.setting for row in rest)
         text += f" So {_is(rest)} {named}."
     if first.vs_control and first.vs_control.verdict != "better":
-        worse = first.vs_control.verdict == "worse"
-        what = "better still" if worse else "not told from it: that alone may explain the gain"
-        text += f" Its control, {first.control}, is {what}."
+        if first.vs_control.verdict == "worse":
+            text += f" Its control, {first.control}, is better still."
+        else:
+            text += (
+                f" No difference to its control, {first.control}, was found: that alone may explain "
+                "the gain."
+            )
     if comparison.rows[0].at_chance and comparison.tuning:
         text += f" {comparison.baseline} learned nothing at any rate."
     return text
