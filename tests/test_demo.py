@@ -1,10 +1,13 @@
 """What README and results/demo/README.md say of the demo is what its record has."""
 
+import html
 from pathlib import Path
 
 import pytest
 
+from gaf.lab.cli.app import run
 from gaf.lab.study.compare import read
+from gaf.lab.study.words import answer
 
 ROOT = Path(__file__).resolve().parents[1]
 CNN = read(ROOT / "results" / "demo" / "digits-cnn")
@@ -29,3 +32,21 @@ def test_the_widths_are_the_records(page, rule):
 
 def test_no_rule_is_better_as_the_pages_say():
     assert "better" not in {row.verdict for row in CNN.rows}
+
+
+@pytest.mark.slow
+def test_the_command_of_the_demo_with_less_to_train(tmp_path, monkeypatch, capsys):
+    """`make demo` takes five minutes; here one epoch, two rates and two seeds: the same way to both pages."""
+    monkeypatch.chdir(tmp_path)
+    less = ("--rates", "2", "--tuning-seeds", "1", "--seeds", "2", "--set", "epochs=1")
+    assert run(["compare", "--out", "runs/demo", *less]) == 0
+    shown = capsys.readouterr().out
+    folders = sorted((tmp_path / "runs" / "demo").iterdir())
+    assert [folder.name.partition("-")[0] for folder in folders] == ["digits", "digits"]
+    for folder in folders:
+        comparison = read(folder)
+        assert {"sgd", "clip-norm-1", "adam"} < {row.setting for row in comparison.rows}
+        page = (folder / "report.html").read_text("utf-8")
+        said = answer(comparison)
+        assert said in shown
+        assert 0 < page.index(html.escape(said)) < page.index("over the learning rate")

@@ -353,7 +353,7 @@ def _activate_grads(optimizer: torch.optim.Optimizer) -> None:
             if g is not p.grad:
                 write_grad(p, g)
     if not torch.compiler.is_compiling():
-        optimizer._gaf_done = _marks(optimizer)  # type: ignore[attr-defined]
+        optimizer._gaf_done = _Marks(optimizer)  # type: ignore[attr-defined]
 
 
 @_torch.disable_dynamo  # torch.compile takes the state for what it was before torch's own step made it
@@ -382,13 +382,22 @@ def _adapted(
 def _done(optimizer: torch.optim.Optimizer) -> bool:
     """Whether f has acted on these gradients: a step that calls its parent's step asks twice."""
     done = optimizer.__dict__.get("_gaf_done")
-    return done is not None and not torch.compiler.is_compiling() and done == _marks(optimizer)
+    if done is None or torch.compiler.is_compiling():
+        return False
+    return done.marks == _Marks(optimizer).marks
 
 
-def _marks(optimizer: torch.optim.Optimizer) -> list[tuple[int, int]]:
-    """Which gradients there are, and how often each has been written to."""
-    grads = (p.grad for group in optimizer.param_groups for p in group["params"])
-    return [(id(g), g._version) for g in grads if g is not None]
+class _Marks:
+    """Which gradients there are, and how often each has been written to.
+
+    The first is held: a closure that frees its gradients may find the same ids for the next ones.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        every = (p.grad for group in optimizer.param_groups for p in group["params"])
+        grads = [g for g in every if g is not None]
+        self.first = grads[0] if grads else None
+        self.marks = [(id(g), g._version) for g in grads]
 
 
 def _forget_step(optimizer: torch.optim.Optimizer) -> None:

@@ -111,7 +111,9 @@ a learning rate times 2.
         self._skipped: Tensor | None = None
         self._samples: dict[int, tuple[Sample, list[dict[str, Any]]]] = {}  # of the step before
         self._wanted = torch.tensor(self.quantiles, dtype=torch.float64, device="cpu")
-        self._mark: tuple[int, int] | None = None
+        # The first gradient of the step in progress, and how often it was written to. Held, not named by its
+        # id: a closure that frees its gradients may find the same id for the next ones.
+        self._known: tuple[Tensor, int] | None = None
         self._clips: list[tuple[int, float, Tensor]] = []  # step, max_norm, norms
         self._fresh_clips: list[tuple[int, float, Tensor]] = []
         # weak: the optimizer holds the monitor, and is freed with its last reference
@@ -298,7 +300,7 @@ a learning rate times 2.
             observation.close()
             self._pending.append((self._heads[number], observation, self._skipped))
         self.open.clear()
-        self._mark = None
+        self._known = None
 
     def _read(self) -> None:
         for heads, observation, skipped in self._pending:
@@ -366,12 +368,11 @@ def _observable(p: Tensor) -> bool:
     return not (is_dtensor(g) and any(placement.is_partial() for placement in g.placements))  # type: ignore[attr-defined]
 
 
-def _mark(optimizer: torch.optim.Optimizer) -> tuple[int, int] | None:
-    """Which gradients there are, by the first: a step that calls its parent's step runs hooks twice."""
+def _first_gradient(optimizer: torch.optim.Optimizer) -> Tensor | None:
     for group in optimizer.param_groups:
         for p in group["params"]:
             if p.grad is not None:
-                return id(p.grad), p.grad._version
+                return p.grad
     return None
 
 
@@ -398,11 +399,12 @@ def _before_step(
 
 @torch.no_grad()
 def _begin(monitor: Monitor, optimizer: torch.optim.Optimizer) -> None:
-    mark = _mark(optimizer)
-    if monitor._mark is not None and mark == monitor._mark:
+    # a step that calls its parent's step runs hooks twice on the same gradients
+    first, known = _first_gradient(optimizer), monitor._known
+    if known is not None and known[0] is first and known[1] == known[0]._version:
         return
     monitor.begin_step(optimizer.param_groups, optimizer)
-    monitor._mark = mark
+    monitor._known = None if first is None else (first, first._version)
 
 
 @_torch.disable_dynamo
