@@ -400,7 +400,7 @@ def test_no_tensor_sized_allocation():
     opt = gaf.SGD([w], lr=0.1, momentum=0.9, activation="arctan")
     w.grad = g
     opt.step()
-    with torch.profiler.profile(profile_memory=True) as profile:
+    with torch.profiler.profile(profile_memory=True, acc_events=True) as profile:
         opt.step()
     allocated = [event.cpu_memory_usage for event in profile.events() if event.cpu_memory_usage > 0]
     assert sum(allocated) < 10_000, allocated

@@ -100,7 +100,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 # The slow suite has all by inductor.
 @pytest.mark.parametrize("name", ["sgd-momentum", "auto-adam", "auto-clip"])
 def test_our_optimizers(name):
-    assert_one_recompilation(check_compiled(MAKERS[name], "eager"))
+    # torch up to 2.10 breaks the graph in its own Adam._init_group, once the states exist
+    more = 3 if name == "auto-adam" and torch.__version__ < (2, 11) else 0
+    assert_one_recompilation(check_compiled(MAKERS[name], "eager"), more)
 
 
 @pytest.mark.parametrize("activation", ["arctan", pytest.param("auto", marks=pytest.mark.slow)])
@@ -110,8 +112,8 @@ def test_an_activated_optimizer(activation):
     def make(params):
         return gaf.activate(torch.optim.RMSprop(params, lr=0.1), activation)
 
-    # torch 2.6 counts the function that reads the settings as a graph once their floats have changed
-    more = int(torch.__version__ < (2, 7))
+    # torch up to 2.10 counts the function that reads the settings as a graph once their floats have changed
+    more = int(torch.__version__ < (2, 11))
     assert_one_recompilation(check_compiled(make, "eager", change_lr=False), more)
 
 

@@ -425,6 +425,8 @@ class Reads(TorchDispatchMode):
 def test_a_fused_step_reads_no_number_of_its_device(name):
     model = make_model()
     opt = MAKERS.get(name, FUSED.get(name))(model.parameters())
+    if not getattr(opt, "_step_supports_amp_scaling", False):
+        pytest.skip(f"the fused step of this torch's {type(opt).__name__} takes no found_inf")
     with told_by_found_inf():
         guard = gaf.Guard(opt)
     backward(model, 0)

@@ -148,8 +148,10 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         """
         getattr(self, _torch.GRAPH_CAPTURE_CHECK)()
         lists: list[list[Tensor]] = [[] for _ in range(6)]
-        collect = torch.optim.Adam._init_group.__get__(self) if traced else self._init_group
-        has_complex = collect(group, *lists)
+        if traced:
+            has_complex = torch.optim.Adam._init_group(self, group, *lists)
+        else:
+            has_complex = self._init_group(group, *lists)
         return *lists, has_complex
 
     def _step_without(self, group: Group) -> None:
