@@ -128,7 +128,7 @@ def _curve(name: str) -> ScaledCurve:
     if name == LINE:
         return _LINE
     kind = function_type(name)
-    unit = kind(1.0, 1.0).bound
+    unit = kind(1.0, 1.0).bound  # type: ignore[call-arg]
     return ScaledCurve(
         kind.formula,
         slope=lambda alpha, beta: alpha * beta,
