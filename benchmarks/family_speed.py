@@ -46,7 +46,7 @@ def steps() -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--environment", help="a folder for an environment with the package")
     parser.add_argument("--repeats", type=int, default=51)
     given = parser.parse_args()

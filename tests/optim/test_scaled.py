@@ -159,6 +159,14 @@ def test_no_size_and_one_that_is_not_finite(by, placement):
     assert math.isnan(w[2])
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e-15, 1.0, 1e25])
+@pytest.mark.parametrize("n", [1, 100, 5000])
+def test_a_norm_whose_squares_leave_float32(scale, n):
+    x = scale * torch.randn(n, generator=torch.Generator().manual_seed(n))
+    found = SIZES["norm"].part(x, torch.float64).sqrt()
+    torch.testing.assert_close(found, x.double().norm(), rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64])
 @pytest.mark.parametrize("placement", gaf.PLACEMENTS)
 @pytest.mark.parametrize("by", SIZES)

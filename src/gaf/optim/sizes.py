@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gaf.functions.lift import local_shard, real_values
+from gaf.kernels import native
 from gaf.optim.sharding import over_shards
 
 
@@ -33,11 +34,20 @@ class Size:
 
 
 def _squares(x: Tensor, wide: torch.dtype) -> Tensor:
+    if not torch.compiler.is_compiling() and native.refusal("arctan", [x]) is None:
+        found = native.squares(
+            x
+        )  # several times as fast; a sum of float32 loses squares below 1e-38
+        if 1e-25 * x.numel() < found < torch.inf:
+            return torch.tensor(found, dtype=wide)
     return torch.linalg.vector_norm(x, dtype=wide) ** 2
 
 
 def _largest(x: Tensor, wide: torch.dtype) -> Tensor:
-    return x.abs().amax().to(wide) if x.numel() else x.new_zeros((), dtype=wide)
+    if not x.numel():
+        return x.new_zeros((), dtype=wide)
+    low, high = torch.aminmax(x)
+    return torch.maximum(-low, high).to(wide)
 
 
 def _top(x: Tensor, wide: torch.dtype) -> Tensor:
@@ -112,7 +122,7 @@ def _seen(
     seen: list[Tensor] = []
 
     def tap(x: Tensor) -> Tensor:
-        seen.append(x.clone())
+        seen.append(x)  # nothing writes into it: what follows goes to the copy of the weights
         return x
 
     copies = [None if t is None else local_shard(t).detach().clone() for t in (p, *states)]
