@@ -56,7 +56,7 @@ def family() -> bytes:
     drawing = style.new_figure(style.WIDTH, 5.2)
     for place, (name, f, where) in zip(drawing.subplots(4, 4).flat, functions, strict=False):
         place.plot(x, x, color="#888888", linewidth=0.7, linestyle="--")
-        place.plot(x, f(x), color=style.BLUE)
+        place.plot(x, _at_size_1(f, x), color=style.BLUE)
         place.set(ylim=(-2.6, 2.6), xticks=(-4, 0, 4), yticks=(-2, 0, 2))
         place.set_title(f"{name}\non the {where}", fontsize=6.5)
         place.grid(linewidth=0.3)
@@ -67,6 +67,13 @@ def family() -> bytes:
     file = io.BytesIO()
     drawing.savefig(file, format="svg", metadata=METADATA["svg"])
     return file.getvalue()
+
+
+def _at_size_1(f: gaf.Activation, x: torch.Tensor) -> torch.Tensor:
+    if not isinstance(f, gaf.Scaled):
+        return f(x)
+    one = torch.ones((), dtype=x.dtype)
+    return f.curve.formula(torch, x, *f.factors(one, one, 1.0))
 
 
 def learning_rates() -> bytes:

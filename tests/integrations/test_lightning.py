@@ -246,11 +246,13 @@ def test_a_checkpoint_saved_after_the_fit_and_a_second_fit(tmp_path):
     assert gaf.activation_of(module.kept.param_groups[0]) == F
 
 
-def test_auto_on_flattened_shards_is_refused():
+def test_auto_and_scaled_on_flattened_shards_are_refused():
     strategy = object.__new__(FSDPStrategy)
-    optimizers = {name: gaf.activate(rmsprop([torch.ones(2)]), name) for name in ("auto", "arctan")}
-    with pytest.raises(ValueError, match=r"flattens every weight.*use ModelParallelStrategy"):
-        refuse_flat(strategy, [optimizers["arctan"], optimizers["auto"]])
+    names = ("auto", "scaled", "arctan")
+    optimizers = {name: gaf.activate(rmsprop([torch.ones(2)]), name) for name in names}
+    for name in ("auto", "scaled"):
+        with pytest.raises(ValueError, match=r"flattens every weight.*use ModelParallelStrategy"):
+            refuse_flat(strategy, [optimizers["arctan"], optimizers[name]])
     refuse_flat(strategy, [optimizers["arctan"]])
     refuse_flat(object.__new__(DeepSpeedStrategy), [optimizers["auto"]])
 

@@ -18,6 +18,12 @@ OTHERS = (
 )
 F = gaf.Arctan(0.1, 20.0)
 
+# Those that adapt. Auto's curves but the arctan are its controls.
+CONTROLS = ("line", "clip", "sign")
+AUTOS = ("auto", *(f"auto(function={name})" for name in CONTROLS))
+SCALED = ("scaled(0.3, 3)", "scaled(0.3, 3, by=max, decay=0.9, keep=1, function=arctan)")
+ADAPTIVE = (*AUTOS, "quantileclip", *SCALED)
+
 # Ours, each to be called with parameters and activation=.
 OURS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": functools.partial(gaf.SGD, lr=0.1),

@@ -12,6 +12,7 @@ from torch._dynamo.utils import counters
 import gaf
 
 STEPS = 6
+ADAPT = ("auto", "scaled")
 
 
 def params_and_copy():
@@ -35,7 +36,7 @@ def check_compiled(make, backend: str, *, change_lr: bool = True) -> list[int]:
             copy.grad = p.grad.clone()
         for opt in (compiled, eager):
             group = opt.param_groups[0]
-            if group["gaf_function"] != "auto":
+            if group["gaf_function"] not in ADAPT:
                 group["gaf_params"] = (0.1 + 0.01 * number, 20.0 - number)
             if change_lr and isinstance(group["lr"], torch.Tensor):
                 group["lr"].fill_(0.1 / (1 + number))
@@ -47,7 +48,7 @@ def check_compiled(make, backend: str, *, change_lr: bool = True) -> list[int]:
     for p, copy in zip(params, copies, strict=True):
         # observed: 2.4e-7 for SGD, 1.9e-6 for Adam, whose compiled bias correction is in float32
         torch.testing.assert_close(p, copy, rtol=0, atol=1e-5)
-        if compiled.param_groups[0]["gaf_function"] == "auto":  # observed: 3e-9
+        if compiled.param_groups[0]["gaf_function"] in ADAPT:  # observed: 3e-9
             pair = (opt.state[of]["gaf_auto"] for opt, of in ((compiled, p), (eager, copy)))
             torch.testing.assert_close(*pair, rtol=0, atol=1e-7)
     return graphs
@@ -91,6 +92,15 @@ MAKERS = {
         for name in ("line", "clip", "sign")
     },
     "auto-adam": lambda params: gaf.Adam(params, lr=0.1, activation=gaf.Auto()),
+    **{
+        f"scaled-{by}-{place}": lambda params, by=by, place=place: gaf.SGD(
+            params, **SGD, activation=gaf.Scaled(by=by), placement=place
+        )
+        for by, place in (("norm", "gradient"), ("norm", "momentum"), ("max", "update"))
+    },
+    "scaled-adam": lambda params: gaf.Adam(
+        params, lr=0.1, activation=gaf.Scaled(), placement="momentum"
+    ),
 }
 
 # torch's own warnings: a profiler annotation it ignores under dynamo, and its deprecated imports
@@ -98,7 +108,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 
 
 # The slow suite has all by inductor.
-@pytest.mark.parametrize("name", ["sgd-momentum", "auto-adam", "auto-clip"])
+@pytest.mark.parametrize("name", ["sgd-momentum", "auto-adam", "auto-clip", "scaled-norm-momentum"])
 def test_our_optimizers(name):
     # torch up to 2.10 breaks the graph in its own Adam._init_group, once the states exist
     more = 3 if name == "auto-adam" and torch.__version__ < (2, 11) else 0

@@ -21,6 +21,7 @@ ORIGINALS = {
     "signsgd": (lambda **given: originals.Signum(momentum=0.0, **given), BOTH),
     "signum": (originals.Signum, BOTH),
     "lion": (originals.Lion, BOTH),
+    "alphagrad": (originals.AlphaGrad, {"lr": 0.01, "momentum": 0.9, **BOTH}),
     "smoothed-sign": (originals.SmoothSign, BOTH),
     "arcgd": (lambda lr: originals.ArcGD(a=lr), {"lr": 0.01}),
     "biclip": (lambda lr: originals.BiClip(lr, 1e-4, 1.0), {"lr": 1e-3}),
@@ -42,6 +43,10 @@ ORIGINALS = {
     ),
     "sgd-atan": (originals.SGDAtan, {"lr": 0.1, "momentum": 0.9, **BOTH}),
     "sgd-atan-mom": (originals.SGDAtanMom, {"lr": 0.1, "momentum": 0.9, **BOTH}),
+    "sgd-atan-mom-ada": (
+        lambda **given: originals.SGDAtanMomAda(shrink=2, gamma=2, **given),
+        {"lr": 0.1, "momentum": 0.9, **BOTH},
+    ),
     "adam-atan": (originals.AdamAtan, BOTH),
 }
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}

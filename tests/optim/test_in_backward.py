@@ -32,6 +32,10 @@ MAKERS = {
         f"quantileclip, {name}": functools.partial(make, name, activation=gaf.QuantileClip())
         for name in ("ours:sgd-gradient", "ours:adam", "activated:rmsprop", "activated:adam-fused")
     },
+    **{
+        f"scaled, {name}": functools.partial(make, name, activation=gaf.Scaled())
+        for name in ("ours:sgd-gradient", "ours:adam-momentum", "activated:adam-fused")
+    },
     **{f"torch:{name}": maker for name, maker in FOREIGN.items()},
     **{
         f"fused, {name}": functools.partial(OURS[name], activation=F, foreach=None, fused=True)

@@ -1,4 +1,4 @@
-"""gaf.QuantileClip against a judge in plain Python. What it shares with Auto is tested in test_auto.py."""
+"""gaf.QuantileClip against a judge in plain Python. What it shares with Auto is in test_adaptive.py."""
 
 from __future__ import annotations
 

@@ -225,8 +225,8 @@ class Adaptive(Activation):
 
     It is given where an activation is given, to an optimizer. ``function`` names the registered function
     whose values it sets, ``curve`` is that function of them. The last ``later`` parameters have defaults:
-    checkpoints of earlier versions lack them. ``measures_ratios`` says whether it takes quantiles of Adam's
-    ratio of moments too, whose unit is 1.
+    checkpoints of earlier versions lack them. ``measures_ratios`` says whether it measures Adam's ratio of
+    moments too, whose unit is 1.
     """
 
     formula: ClassVar[Any] = None
@@ -239,6 +239,16 @@ class Adaptive(Activation):
         return "gradient"
 
     @property
+    def measure(self) -> str | float:
+        """What is measured of each tensor: a quantile of magnitudes, or a size by its name."""
+        return self.quantile  # type: ignore[attr-defined]
+
+    @property
+    def controls(self) -> tuple[Adaptive, ...]:
+        """The same scales with other curves, for a comparison; the first is without a bend."""
+        return ()
+
+    @property
     def curve(self) -> ScaledCurve:
         """The function of the values that are set for each tensor."""
         raise NotImplementedError
@@ -247,7 +257,7 @@ class Adaptive(Activation):
         """The values alpha and beta of tensors.
 
         Args:
-            m: each tensor's running quantile of magnitudes.
+            m: each tensor's running measure.
             size: the root mean square of its weights when it was first seen.
             rate: the learning rate where f gives the step itself, else 1.
         """

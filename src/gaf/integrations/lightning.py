@@ -15,7 +15,7 @@ import torch
 from gaf.common.errors import GafError
 from gaf.functions import Activation
 from gaf.integrations.frameworks import needs
-from gaf.optim import Auto, Monitor, activate, activation_of
+from gaf.optim import Auto, Monitor, Scaled, activate, activation_of
 from gaf.optim.activate import unhook
 from gaf.optim.clipping import watched_clipping
 from gaf.optim.monitor import scalars_of
@@ -179,15 +179,21 @@ def refuse_strategy(strategy: Strategy) -> None:
 
 
 def refuse_flat(strategy: Strategy, optimizers: list[torch.optim.Optimizer]) -> None:
-    """Raise for Auto on FSDP's flattened shards."""
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-    if isinstance(strategy, FSDPStrategy) and any(
-        isinstance(activation_of(group), Auto) for group in groups
-    ):
-        raise GafError(
-            "FSDPStrategy flattens every weight, and Auto tells vectors from matrices: use "
-            "ModelParallelStrategy, or a function with fixed values"
-        )
+    """Raise for Auto and Scaled on FSDP's flattened shards."""
+    if not isinstance(strategy, FSDPStrategy):
+        return
+    needs = {
+        Auto: "Auto tells vectors from matrices",
+        Scaled: "Scaled takes the size of each tensor",
+    }
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            reason = needs.get(type(activation_of(group)))
+            if reason is not None:
+                raise GafError(
+                    f"FSDPStrategy flattens every weight, and {reason}: use ModelParallelStrategy, or a "
+                    "function with fixed values"
+                )
 
 
 def refuse_shared(optimizers: list[torch.optim.Optimizer]) -> None:

@@ -485,6 +485,12 @@ def norm(gs: Sequence[Tensor]) -> float:
     )
 
 
+def squares(x: Tensor) -> float:
+    """The sum of the squares of a tensor that :func:`refusal` finds fit; inf or NaN where an element is."""
+    sizes, addresses = [x.numel()], [x.data_ptr()]
+    return _native.squares(TYPES[x.dtype], sizes, addresses, torch.get_num_threads())
+
+
 def sample(tensors: Sequence[Tensor], spacing: Callable[[int], int]) -> Tensor:
     """Evenly spaced elements of each tensor in memory: a float64 row each, filled up with NaN.
 

@@ -13,6 +13,7 @@ from gaf.optim.lion import Lion
 from gaf.optim.monitor import Monitor
 from gaf.optim.quantile_clip import QuantileClip
 from gaf.optim.rules import PLACEMENTS
+from gaf.optim.scaled import Scaled
 from gaf.optim.schedule import ParamScheduler, Ramp
 from gaf.optim.settings import activation_of
 from gaf.optim.sgd import SGD
@@ -31,6 +32,7 @@ __all__ = [
     "ParamScheduler",
     "QuantileClip",
     "Ramp",
+    "Scaled",
     "activate",
     "activate_grad_",
     "activation_of",

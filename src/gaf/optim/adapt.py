@@ -1,4 +1,4 @@
-"""What :class:`gaf.Auto` and :class:`gaf.QuantileClip` know of each tensor, and the values that follow.
+"""What :class:`gaf.Auto` and others that adapt know of each tensor, and the values that follow.
 
 Per parameter one small tensor, ``state[p]["gaf_auto"]``, holds four numbers: the weight of the running mean
 (1 - decay^t, which corrects its bias), the running sum of the quantile's logarithm, the size of the weights,
@@ -7,7 +7,8 @@ over many decades, and one spike moves it little.
 
 The quantile is of at most 256 elements, evenly spaced, so that a step reads next to nothing beside the
 kernels' own pass; zeros, inf and NaN are left out. For placements behind the momentum the rule is run on the
-sampled elements of weight, gradient and velocity. Everything stays on the device.
+sampled elements of weight, gradient and velocity. Everything stays on the device. Sizes of whole tensors,
+which :class:`gaf.Scaled` asks for in the place of a quantile, come from :mod:`gaf.optim.sizes`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gaf.common.errors import GafError
 from gaf.functions.lift import is_dtensor, local_shard, real_values, real_view
 from gaf.kernels import native
 from gaf.optim.auto import Auto
+from gaf.optim.sizes import sizes
 
 KEY = "gaf_auto"
 SAMPLE = 256
@@ -73,21 +75,33 @@ def adapt(
     if hyper is not None and hyper["placement"] == "gradient":
         hyper = None
     if hyper is not None and any(g.is_sparse for g in grads):
-        raise GafError('Auto takes sparse gradients with placement="gradient" only')
-    sampled, quantile = _means(params, grads, () if hyper is None else columns)
-    x = sampled(grads, params)
-    if scale is not None:
-        x = x / scale.to(x)
-    if hyper is not None and counts is not None and not auto.measures_ratios:
-        old = _old_states(params, states, home)
-        cosines = _agreement(params, grads, x, columns, hyper, counts, sampled)
-        return _paced(auto, group, old, cosines, skipped)
-    if hyper is not None:
-        x = _seen_by_f(reference, params, x, columns, hyper, counts, sampled)
-    q = quantile(x, auto.quantile)
-    seen = q > 0
-    found = torch.stack((torch.where(seen, q, 1.0).log(), seen.to(q)), dim=1)
-    found = _over_processes(found, grads)
+        name = type(auto).__name__
+        raise GafError(f'{name} takes sparse gradients with placement="gradient" only')
+    if isinstance(auto.measure, str):
+        # maximize, where f acts on gradients that nobody has negated yet
+        negated = bool(group.get("maximize")) and group["gaf_placement"] == "gradient"
+        found = _logs(
+            sizes(
+                *(auto.measure, params, grads, columns, _wide(home)),
+                reference=reference,
+                hyper=hyper,
+                counts=counts,
+                scale=scale,
+                negated=negated,
+            )
+        )
+    else:
+        sampled, quantile = _means(params, grads, () if hyper is None else columns)
+        x = sampled(grads, params)
+        if scale is not None:
+            x = x / scale.to(x)
+        if hyper is not None and counts is not None and not auto.measures_ratios:
+            old = _old_states(params, states, home)
+            cosines = _agreement(params, grads, x, columns, hyper, counts, sampled)
+            return _paced(auto, group, old, cosines, skipped)
+        if hyper is not None:
+            x = _seen_by_f(reference, params, x, columns, hyper, counts, sampled)
+        found = _over_processes(_logs(quantile(x, auto.measure)), grads)
     old = _old_states(params, states, home)
     weight, total, size, pace = old.unbind(1)
     log, share = found.unbind(1)
@@ -95,12 +109,18 @@ def adapt(
     log = torch.where(seen, log / share, 0.0)
     weight = torch.where(seen, auto.decay * weight + (1 - auto.decay), weight)
     total = torch.where(seen, auto.decay * total + (1 - auto.decay) * log, total)
-    m = torch.exp(total / weight.clamp(min=torch.finfo(x.dtype).tiny))
+    m = torch.exp(total / weight.clamp(min=torch.finfo(old.dtype).tiny))
     factors = torch.stack(auto.factors(m, size, _rate(group)), dim=1).clamp(LEAST, MOST)
     new = torch.stack((weight, total, size, pace), dim=1)
     if skipped is not None:
-        new = torch.where(skipped.to(x) > 0, old, new)
+        new = torch.where(skipped.to(old) > 0, old, new)
     return new, factors
+
+
+def _logs(sizes: Tensor) -> Tensor:
+    """Per tensor the logarithm of its size and 1, or twice 0 where it has none."""
+    seen = sizes > 0
+    return torch.stack((torch.where(seen, sizes, 1.0).log(), seen.to(sizes)), dim=1)
 
 
 def _agreement(

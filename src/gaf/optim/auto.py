@@ -143,6 +143,11 @@ class Auto(Adaptive):
         return "momentum" if rule in ("adam", "adamw") else "gradient"
 
     @property
+    def controls(self) -> tuple[Auto, ...]:
+        others = CONTROLS if self.function not in CONTROLS else ()
+        return tuple(replace(self, function=name) for name in others)
+
+    @property
     def curve(self) -> ScaledCurve:
         return CURVES[self.function]
 

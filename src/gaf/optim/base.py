@@ -261,8 +261,10 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         scale, skipped = self._loss_scale().values()
         counts: list[Any] | None = None
         if self.rule.counts and acting.placement != "gradient":
-            compiling = torch.compiler.is_compiling()
-            counts = [c + 1 if compiling else c.item() + 1 for c in counters]
+            if torch.compiler.is_compiling():
+                counts = [_wide_count(c) + 1 for c in counters]
+            else:
+                counts = [c.item() + 1 for c in counters]
         new, factors = adapt.adapt(
             acting.activation,
             group,
@@ -363,10 +365,14 @@ def _counted(counters: list[Tensor], group: Group) -> list[Any]:
     if group["differentiable"] or group.get("capturable") or torch.compiler.is_compiling():
         for counter in counters:
             counter += 1
-        # in float32 1 - 0.999**step would have lost half of its digits
-        return [c if c.device.type == "mps" else c.double() for c in counters]
+        return list(map(_wide_count, counters))
     torch._foreach_add_(counters, 1)
     return [counter.item() for counter in counters]
+
+
+def _wide_count(counter: Tensor) -> Tensor:
+    """In float32 1 - 0.999**step would have lost half of its digits."""
+    return counter if counter.device.type == "mps" else counter.double()
 
 
 def one_by_one(

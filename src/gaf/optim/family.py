@@ -93,6 +93,15 @@ _MEMBERS = (
         "median and spread of u set once; here t is a number, which gaf.ParamScheduler may change",
     ),
     Member(
+        name="alphagrad",
+        setting="sgd+scaled(1, 1, by=norm, eps=1e-8, function=tanh)@gradient",
+        arguments={"lr": 1e-3},
+        formula="w - lr tanh(a g / (norm(g) + eps)), the norm of each tensor, a = 1",
+        source="AlphaGrad, arXiv 2504.16020",
+        bound="1, times 1/(1 - momentum) with momentum",
+        evidence="its paper was not read for this page; a is to be tuned, it says",
+    ),
+    Member(
         name="smoothed-sign",
         setting="sgd+algebraic(1, 1000)@momentum",
         arguments={"lr": 1e-3, **_VELOCITY},
@@ -176,6 +185,17 @@ _MEMBERS = (
         source=_AUTHORS,
         bound="a pi/2",
         evidence="their Tables I and II",
+    ),
+    Member(
+        name="sgd-atan-mom-ada",
+        setting=f"sgd+scaled({1 / math.pi!r}, {2 * math.pi!r}, by=top, keep=1, function=arctan)@momentum",
+        arguments={"momentum": 0.9},
+        formula="w - lr a atan(2 u / a), a = max(u) / pi, of each tensor",
+        source=_AUTHORS,
+        bound="half of the largest element of u",
+        evidence="in their scripts, not in their tables",
+        differs="its two numbers have no default there: these are those of a script; a tensor whose largest "
+        "element is 0 becomes NaN there",
     ),
     Member(
         name="adam-atan",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,3 +24,28 @@ def on_any_process(flag: Tensor, tensors: Iterable[Tensor]) -> Tensor:
             group = mesh.get_group(dimension)
             torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX, group=group)
     return flag
+
+
+def over_shards(values: Tensor, tensors: Sequence[Tensor], joined: str) -> Tensor:
+    """A number of each tensor, joined over the processes that hold its other shards.
+
+    It costs an all-reduce of these numbers for each dimension of a mesh along which tensors are sharded.
+    Replicas hold the same elements and are not counted twice. All those processes must call it.
+
+    Args:
+        values: a number of this process's part of each tensor.
+        tensors: the tensors.
+        joined: ``"SUM"`` or ``"MAX"``.
+    """
+    rows: dict[tuple[Any, int], list[int]] = {}
+    for i, t in enumerate(tensors):
+        if is_dtensor(t):
+            for dimension, placement in enumerate(t.placements):  # type: ignore[attr-defined]
+                if not placement.is_replicate():
+                    rows.setdefault((t.device_mesh, dimension), []).append(i)  # type: ignore[attr-defined]
+    for (mesh, dimension), indices in rows.items():
+        part = values[indices]
+        operation = getattr(torch.distributed.ReduceOp, joined)
+        torch.distributed.all_reduce(part, operation, group=mesh.get_group(dimension))
+        values[indices] = part
+    return values

@@ -8,6 +8,7 @@
 - ``clip-value-0.1``, ``clip-norm-0.1``, ``normalize``, ``normalize-0.1``, ``centralize``
 - ``arctan(0.1, 20)@momentum``: a gradient activation function, and where it acts
 - ``auto``, ``auto(step=0.1)@momentum``: :class:`gaf.Auto`, and its controls, as ``auto(function=line)``
+- ``scaled(by=norm)``: :class:`gaf.Scaled`, and its control, ``scaled(function=line)``
 - ``control(arctan(0.1, 20))``: its matched control, which is added to a comparison anyway
 - ``presets``: the six functions of the paper's Table II
 - ``adam-atan2``, ``lion`` and the other members of ``gaf.FAMILY``, at their published rate or at one that is
@@ -41,7 +42,6 @@ from gaf.lab.engine.config import (
 )
 from gaf.lab.engine.optimizers import check_arguments, import_rule, parameters
 from gaf.lab.study.results import Kind
-from gaf.optim.auto import CONTROLS
 from gaf.optim.factory import CLASS, OURS, of_torch, read_name
 
 BASELINE, PRESETS, MEMBERS, UNTUNED = "baseline", "presets", "family", "untuned"
@@ -216,7 +216,7 @@ def controls(setting: Setting, tuned: Iterable[Setting]) -> list[Setting]:
 
     A tuned rule is the matched control of a function that only scales its rate, so there is none where one
     of ``tuned`` is that rule. Where the control differs in more (a weight decay that f does not see, Adam's
-    eps) it is a rule of its own. Auto has the same scales with other curves.
+    eps) it is a rule of its own. Auto and Scaled have the same scales with other curves.
 
     Example:
         >>> from gaf.lab.study import recipes
@@ -228,12 +228,13 @@ def controls(setting: Setting, tuned: Iterable[Setting]) -> list[Setting]:
         ['control(arctan(0.1, 20)@gradient)']
         >>> [control.name for control in controls(make(base, "auto"), tuned)]
         ['auto(function=line)@gradient', 'auto(function=clip)@gradient', 'auto(function=sign)@gradient']
+        >>> [control.name for control in controls(make(base, "scaled(by=max)"), tuned)]
+        ['scaled(by=max, function=line)@gradient']
     """
     rule = setting.config.optimizer
     f = as_activation(rule.activation)
-    if isinstance(f, gaf.Auto):
-        others = CONTROLS if f.function not in CONTROLS else ()
-        return [_with_function(setting, replace(f, function=name)) for name in others]
+    if isinstance(f, Adaptive):
+        return [_with_function(setting, other) for other in f.controls]
     if not rule.has_control:
         return []
     matched = control(setting)
