@@ -265,7 +265,7 @@ def test_where_nothing_is_learned_there_is_no_verdict(tmp_path):
     assert len(plan.runs()) == 3 * 5  # without f, two functions and their controls
     table = written(tmp_path / "t", plan, 0.004, 0.009, 0.006, 0.003, 0.008)
     assert not any(line.learned for line in table.lines)
-    assert "as nothing was learned, the differences between settings tell nothing" in table.about
+    assert "as nothing was learned, the differences between settings mean nothing" in table.about
     for name, text in every_text(table).items():
         assert "othing learned here" in text, name
         assert "may be" not in text, name
