@@ -26,6 +26,7 @@ from gaf.lab.study.table.cost import Left, bill, estimate, left_to_do
 from gaf.lab.study.table.fill import RUNS, check_folder, conclude, fill
 from gaf.lab.study.table.plan import make
 from gaf.lab.tasks.detection import CHANCE
+from tests.axe import axe, needs_npm
 from tests.browser import Browser, needs_chromium
 from tests.lab.reports.example import write_run
 from tests.lab.study.grid_tasks import Here, run_folder
@@ -153,7 +154,7 @@ def test_texts_hold_the_same_numbers(filled):
     console = Console(width=60, record=True, file=io.StringIO())
     console.print(TerminalTable(paper_table(table)))
     narrow = console.export_text()
-    assert "No room for: intervals, verdict" in narrow
+    assert "Not shown: intervals, verdict" in narrow
     assert "94.36" in narrow
     assert all(len(line) <= 60 for line in narrow.splitlines())
     rows = list(csv.DictReader(io.StringIO(as_csv(paper_table(table)))))
@@ -192,6 +193,15 @@ def test_the_page_in_a_browser(filled, tmp_path):
         page.resize(390, 800)
         assert page.run("document.documentElement.scrollWidth") <= 390
         assert (page.complaints, page.requests) == ([], [])
+
+
+@pytest.mark.slow
+@needs_chromium
+@needs_npm
+def test_axe_finds_nothing_serious(filled, tmp_path):
+    (tmp_path / "page.html").write_text(render(filled[0]), "utf-8")
+    with Browser() as browser:
+        assert axe(browser.open(tmp_path / "page.html")) == []
 
 
 def written(folder, plan, *scores):
