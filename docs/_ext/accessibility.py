@@ -1,19 +1,25 @@
-"""What the theme leaves out for screen readers: the level of a heading, scrolling by keyboard."""
+"""What the theme leaves out: the level of a heading for screen readers, scrolling by keyboard."""
 
 from __future__ import annotations
 
 from typing import Any
 
-CAPTION, SCROLLS = 'role="heading"', '<div class="cell_output docutils container"'
+CAPTION = 'role="heading"'
+KEYS = 'tabindex="0"'
+# What scrolls sideways where it is wider than the page, so that a key must reach it.
+SCROLLS = {
+    '<div class="highlight"><pre>': f'<div class="highlight"><pre {KEYS}>',
+    '<div class="table-wrapper': f'<div {KEYS} class="table-wrapper',
+    '<div class="cell_output': f'<div {KEYS} class="cell_output',
+}
 
 
 def complete(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
-    """Captions of the menu are headings of a level; outputs of notebooks scroll, so a key must reach them."""
+    """Captions of the menu are headings of a level, and what scrolls can be reached by a key."""
     if menu := context.get("furo_navigation_tree"):
         context["furo_navigation_tree"] = menu.replace(CAPTION, f'{CAPTION} aria-level="2"')
-    if body := context.get("body"):
-        reached = f'{SCROLLS} tabindex="0" role="region" aria-label="Output"'
-        context["body"] = body.replace(SCROLLS, reached)
+    for tag, reached in SCROLLS.items():
+        context["body"] = context.get("body", "").replace(tag, reached)
 
 
 def setup(app: Any) -> dict[str, bool]:
