@@ -1,4 +1,4 @@
-"""Check the Markdown pages: links resolve, Python blocks compile, commands and names of ours exist.
+"""Check the Markdown pages: links resolve, Python blocks compile, names exist, numbers have a record.
 
 Run by `make docs`, before blocks.py runs the Python blocks. Links to other sites are not followed. A line
 such as `gaf table cifar100 --dry-run` is parsed by the command itself, which is not started.
@@ -26,6 +26,14 @@ LINKS = (
 )
 NAME = re.compile(r"(?<!`)`(gaf(?:\.\w+)+)`(?!`)")
 HISTORY = ("CHANGELOG.md",)  # may name what is gone
+# What only a measurement gives: a decimal with its unit, a spread, an interval, a share of seeds ...
+MEASURED = re.compile(
+    r"\d+\.\d+ ?(?:%|points?\b|ms\b|µs\b|MB\b|bits?\b|times\b)|\d ± ?\d|× ?\d+\.\d"
+    r"|[+−]\d+\.\d+ \[|\b\d+ of \d+ seeds\b|\bon all (?:\d+|ten) seeds\b"
+)
+# ... and where it comes from: a record, a test, a script, or a page that is written by a command.
+SOURCE = re.compile(r"results/|benchmarks/|tests/|docs/\w+\.py|<!-- (?:no record|results)")
+WRITTEN = "<!-- Written by `gaf "
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
 OTHER_SITE = re.compile(r"^([a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 
@@ -59,10 +67,29 @@ def complaints(page: Path, root: Path = ROOT) -> Iterator[str]:
         for dotted in NAME.findall(line) if page.name not in HISTORY else ():
             if problem := name_problem(dotted):
                 yield f"{name}:{number}: {dotted}: {problem}"
+    if page.name not in HISTORY and not text.startswith(WRITTEN):
+        yield from (f"{name}:{place}" for place in unrecorded(text))
     for number, line in _prose(text):
         for target in (match for pattern in LINKS for match in pattern.findall(line)):
             if not OTHER_SITE.match(target) and (problem := _broken(target, page, root)):
                 yield f"{name}:{number}: link to {target}: {problem}"
+
+
+def unrecorded(text: str) -> Iterator[str]:
+    """Measured numbers in a section that names no source, with their lines.
+
+    `<!-- no record: REASON -->` in the section says why there is none.
+    """
+    sections: list[list[tuple[int, str]]] = [[]]
+    for number, line in _prose(text, keep_code=True):
+        if HEADING.match(line):
+            sections.append([])
+        sections[-1].append((number, line))
+    for section in sections:
+        if not any(SOURCE.search(line) for _, line in section):
+            for number, line in section:
+                if found := MEASURED.search(INLINE_CODE.sub("", line)):
+                    yield f"{number}: {found[0]}: a measured number, and the section names no record"
 
 
 def name_problem(name: str) -> str:

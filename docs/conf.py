@@ -14,13 +14,19 @@ author = "The Activated Gradients contributors"
 project_copyright = author
 version = release = installed("activated-gradients")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-extensions += ["commands", "docstrings", "links"]  # docs/_ext
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions += ["accessibility", "commands", "docstrings", "links"]  # docs/_ext
 exclude_patterns = ["_build", "_ext", "_static"]
 
 # Pages read alike here and on a code host: plain Markdown, anchors as hosts make them.
 myst_heading_anchors = 4
 smartquotes_action = "qe"  # not dashes: --quick is an option
+
+# Notebooks are kept without outputs and run when the site is built; one that fails, fails the build.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120  # seconds for a cell, on a machine that is busy with other things too
+nb_merge_streams = True
 
 # Not "members": True, which would overrule the lists that pages give.
 autodoc_default_options = {"member-order": "bysource"}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import forked
+from tests.axe import axe, needs_npm
 from tests.browser import Browser, needs_chromium
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,6 +48,7 @@ def site(tmp_path_factory):
     if "GAF_SITE" in os.environ:
         return Path(os.environ["GAF_SITE"])
     pytest.importorskip("furo")
+    pytest.importorskip("myst_nb")
     out = tmp_path_factory.mktemp("site") / "html"
     status, said = build(ROOT / "docs", out)
     assert status == 0, said
@@ -58,7 +60,8 @@ def pages(site):
 
 
 def test_every_page_of_docs_is_in_the_site(site):
-    sources = [path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts]
+    sources = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
+    sources = [path for path in sources if "_build" not in path.parts]
     built = {path.relative_to(site).with_suffix("") for path in pages(site)}
     assert {path.relative_to(ROOT / "docs").with_suffix("") for path in sources} <= built
 
@@ -95,6 +98,28 @@ def test_pages_in_a_browser(site):
             page.send("Page.close")
 
 
+READ_FIRST = ("index", "quickstart", "compare", "glossary", "commands", "api/gaf")
+
+
+@needs_chromium
+@needs_npm
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(site, scheme):
+    notebooks = [f"notebooks/{path.stem}" for path in (ROOT / "docs").glob("notebooks/*.ipynb")]
+    assert len(notebooks) == 3
+    found = set()
+    with Browser() as browser:
+        for name in (*READ_FIRST, *notebooks):
+            page = browser.open(site / f"{name}.html", width=DESKTOP)
+            page.send(
+                "Emulation.setEmulatedMedia",
+                features=[{"name": "prefers-color-scheme", "value": scheme}],
+            )
+            found |= {f"{name}: {finding}" for finding in axe(page)}
+            page.send("Page.close")
+    assert not found
+
+
 WRONG = {
     "[b](missing.md)": "missing.md",
     "[b](#nowhere)": "nowhere",
@@ -105,6 +130,7 @@ WRONG = {
 
 def test_what_is_wrong_fails_the_build(tmp_path):
     pytest.importorskip("furo")
+    pytest.importorskip("myst_nb")
     docs = tmp_path / "docs"
     docs.mkdir()
     shutil.copy(ROOT / "docs" / "conf.py", docs)

@@ -40,6 +40,10 @@ def test_blocks_are_found_with_their_lines():
         ('<img src="missing.png">', "page.md:1: link to missing.png: no such file"),
         ("# One\n[a](#two)", "page.md:2: link to #two: no such heading"),
         ("[a](../../x.md)", "page.md:1: link to ../../x.md: outside the repository"),
+        (
+            "# A\n\nIt has 92.5 % at best.\n\n# B\n`results/x.json`\n\n7.5 ms",
+            "page.md:3: 92.5 %: a measured number, and the section names no record",
+        ),
         ("\n```python\n1 +\n```", "page.md:3: Python block does not compile: invalid syntax"),
     ],
 )
@@ -53,6 +57,7 @@ def test_docs_check_accepts_a_sound_page(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
         "# One, `two`\n[self](page.md#one-two) [here](#one-two) [web](https://example.org/x)\n"
-        "`[code](missing.md)`\n```text\n[fenced](missing.md)\n# not a heading\n```\n"
+        "`[code](missing.md)` 1.5 times, see `results/x.json`\n# Two\nalpha `0.5 %`\n# Three\n9.5 ms\n"
+        "<!-- no record: an example -->\n```text\n[fenced](missing.md)\n# not a heading\n```\n"
     )
     assert list(CHECK.complaints(page, tmp_path)) == []

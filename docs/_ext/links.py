@@ -109,8 +109,9 @@ def _object(name: str) -> Any:
 
 
 def _is_inside(node: nodes.Node) -> bool:
+    links = nodes.reference | addnodes.pending_xref  # a link in a link has no text in a browser
     while node := node.parent:  # type: ignore[assignment]
-        if isinstance(node, nodes.reference | nodes.title | addnodes.desc_signature):
+        if isinstance(node, links | nodes.title | addnodes.desc_signature):
             return True
     return False
 

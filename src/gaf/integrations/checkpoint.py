@@ -113,7 +113,7 @@ def save(
 def load(
     folder: str | os.PathLike[str], model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Load what :func:`save` wrote into a model and optimizer made anew, on any number of processes.
+    """Load what :func:`save` wrote into a new model and optimizer, on any number of processes.
 
     A parameter without optimizer state in the checkpoint (frozen or unused until then) has none after it.
 

@@ -46,7 +46,7 @@ class Guard:
         quantile: which quantile, between 0 and 1.
         window: of how many steps, the last ones that were taken.
         patience: after so many steps in a row that were kept out a warning is given. If they were too large,
-            the next one is taken, and the quantile begins anew with it: a level that stays is no spike.
+            the next one is taken, and the quantile restarts with it: a persistent level is not a spike.
         process_group: of the processes that decide together; unset all of them, where torch.distributed is
             initialised.
 

@@ -29,7 +29,7 @@ def in_backward(optimizer: O) -> O:
 
     Weights and state are those of ordinary training, to the bit. ``optimizer.step()`` stays where it is: it
     ends the iteration, and steps what still holds a gradient. Groups, schedulers, :func:`gaf.activate` and
-    checkpoints work as before; an ordinary optimizer goes on from a checkpoint of this one.
+    checkpoints work as before; an ordinary optimizer can load a checkpoint of this one.
 
     Refused, since a gradient is gone before it could be right: several backward passes before a step
     (accumulation), GradScaler, closures, step hooks, :class:`gaf.Guard`, :class:`gaf.Monitor`, and several

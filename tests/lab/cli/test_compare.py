@@ -211,7 +211,7 @@ def test_killed_or_stopped_it_goes_on_and_gives_the_same_table(whole, tmp_path):
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
     out, err = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGINT
-    assert "go on with: gaf compare" in err
+    assert "resume with: gaf compare" in err
     assert "Traceback" not in err
     assert out == ""
     assert list(folder.glob("runs/*/checkpoints/*"))

@@ -153,7 +153,7 @@ def test_ctrl_c_says_how_to_go_on(gaf, tmp_path, monkeypatch):
     monkeypatch.setattr("gaf.lab.cli.data.get", stop)
     status, _, err = gaf("get", "cifar10", "--root", tmp_path)
     assert status == 130
-    assert "the same command goes on" in err
+    assert "the same command resumes" in err
 
 
 def test_in_a_process_of_its_own(data_dir):

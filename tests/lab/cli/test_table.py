@@ -173,7 +173,7 @@ def test_killed_or_stopped_it_goes_on(tmp_path):
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=300)
         assert process.returncode == 130, err
-        assert "go on with: gaf table" in err
+        assert "resume with: gaf table" in err
         assert "not run" in (folder / "table.md").read_text()
         assert kept.items() <= finished().items()
         process = start()

@@ -85,7 +85,7 @@ def test_ctrl_c_outside_of_the_runs_is_one_line(tune, monkeypatch):
     monkeypatch.setattr("gaf.lab.study.tune.tune.probe", stopped)
     status, _, err = tune("--task", KIND)
     assert status == 130
-    assert err.splitlines()[-1].startswith("gaf: stopped; go on with: gaf")
+    assert err.splitlines()[-1].startswith("gaf: stopped; resume with: gaf")
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def test_auto_is_a_rule_without_a_matched_control(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda runs: (runs[0] / "finished.json").unlink(), "not finished; go on with: gaf train"),
+        (lambda runs: (runs[0] / "finished.json").unlink(), "not finished; resume with: gaf train"),
         (lambda runs: (runs[0] / "finished.json").write_text("{"), "is damaged"),
         (lambda runs: (runs[0] / "config.json").unlink(), "holds no run"),
         (lambda runs: (runs[0] / "config.json").write_text("{"), "not JSON"),

@@ -252,7 +252,7 @@ def test_what_a_tuned_comparison_shows_in_order(tmp_path):
         "top1 of at least 0.9690, the best of tuned sgd minus 1 point",
         "Score against budget",
         "Results",
-        "the interval leaves out 0, but",  # in the row of auto
+        "the interval excludes 0, but",  # in the row of auto
         "Cost: 104 trials to tune the learning rates, 65 runs for the table: 24,832 steps, 5.2 min",
         "How many seeds to plan for",
         "0.5 points",

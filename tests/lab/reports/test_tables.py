@@ -95,6 +95,13 @@ def test_names_stay_in_their_cells():
     assert "\x1b" not in shown(found, 150)
 
 
+def test_in_a_notebook_the_text_is_returned_and_not_shown(ordinary, monkeypatch):
+    expected = repr(comparison_table(ordinary))
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert repr(comparison_table(ordinary)) == expected
+    assert "verdict" in expected
+
+
 def test_markup_of_rich_is_text():
     found = comparison_of(
         {BASELINE: ORDINARY[BASELINE], "[red]x[/red]": ORDINARY["adam"]}, title="[b]t"
@@ -109,7 +116,7 @@ def test_a_terminal_is_not_overrun_and_the_verdict_stays(ordinary, width):
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
     assert "better" in text
-    assert ("No room for: gap" in text) == (width < 200)
+    assert ("Not shown: gap" in text) == (width < 200)
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")

@@ -186,7 +186,7 @@ def test_a_loss_that_diverged_to_infinity(outcome):
 def test_one_seed_tells_nothing(outcome):
     row = table({"baseline": [outcome(0.1)], "adam": [outcome(0.9)]})["adam"]
     assert row.verdict == "no difference"
-    assert row.sentence == "No difference to the baseline at one seed, which tells nothing (+0.8)."
+    assert row.sentence == "No difference to the baseline at one seed, which is not enough (+0.8)."
 
 
 def at(outcome, scores, **options):

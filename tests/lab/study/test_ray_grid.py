@@ -106,7 +106,7 @@ def test_a_node_that_is_killed_loses_nothing(cluster, tmp_path):
     assert told["node"] == cluster.head_node.node_id
     assert 0 < reached <= told["from"] < told["total"]  # not from the beginning
     assert len(json.loads((run / "environment.json").read_text())["resumed"]) == 1
-    assert f"it goes on at step {told['from']}" in (folder / "runs" / "ray.log").read_text()
+    assert f"it resumes at step {told['from']}" in (folder / "runs" / "ray.log").read_text()
     assert not list((folder / "runs").glob(".shared-*"))
     fill(make("cifar-adam", **PART, changes=CHANGES), tmp_path / "calm", Here())
     assert table(folder) == table(tmp_path / "calm")
@@ -199,7 +199,7 @@ def test_a_cluster_that_is_lost_ends_all_runs_in_a_sentence(tmp_path, monkeypatc
     with pytest.raises(typer.TyperException) as said, errors_in_a_line():
         futures[0].result()
     assert str(said.value) == (
-        "the Ray cluster is lost: the head is gone; once it is back, the same command goes on"
+        "the Ray cluster is lost: the head is gone; once it is back, the same command resumes"
     )
     grid.stop()
     assert not grid._thread.is_alive()
@@ -220,6 +220,6 @@ def test_a_gpu_is_asked_for_where_a_run_would_take_one():
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379", "127.0.0.1:99999"])
 def test_an_address_where_nobody_answers(address, tmp_path):
-    with pytest.raises(ValueError, match=f"nobody answers at {address}: "):
+    with pytest.raises(ValueError, match=f"no Ray cluster answers at {address}: "):
         RayGrid(tmp_path / "runs", address).__enter__()
     assert list(tmp_path.iterdir()) == []

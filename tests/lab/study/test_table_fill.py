@@ -26,6 +26,7 @@ from gaf.lab.study.table.cost import Left, bill, estimate, left_to_do
 from gaf.lab.study.table.fill import RUNS, check_folder, conclude, fill
 from gaf.lab.study.table.plan import make
 from gaf.lab.tasks.detection import CHANCE
+from tests.axe import axe, needs_npm
 from tests.browser import Browser, needs_chromium
 from tests.lab.reports.example import write_run
 from tests.lab.study.grid_tasks import Here, run_folder
@@ -153,7 +154,7 @@ def test_texts_hold_the_same_numbers(filled):
     console = Console(width=60, record=True, file=io.StringIO())
     console.print(TerminalTable(paper_table(table)))
     narrow = console.export_text()
-    assert "No room for: intervals, verdict" in narrow
+    assert "Not shown: intervals, verdict" in narrow
     assert "94.36" in narrow
     assert all(len(line) <= 60 for line in narrow.splitlines())
     rows = list(csv.DictReader(io.StringIO(as_csv(paper_table(table)))))
@@ -192,6 +193,15 @@ def test_the_page_in_a_browser(filled, tmp_path):
         page.resize(390, 800)
         assert page.run("document.documentElement.scrollWidth") <= 390
         assert (page.complaints, page.requests) == ([], [])
+
+
+@pytest.mark.slow
+@needs_chromium
+@needs_npm
+def test_axe_finds_nothing_serious(filled, tmp_path):
+    (tmp_path / "page.html").write_text(render(filled[0]), "utf-8")
+    with Browser() as browser:
+        assert axe(browser.open(tmp_path / "page.html")) == []
 
 
 def written(folder, plan, *scores):
@@ -265,7 +275,7 @@ def test_where_nothing_is_learned_there_is_no_verdict(tmp_path):
     assert len(plan.runs()) == 3 * 5  # without f, two functions and their controls
     table = written(tmp_path / "t", plan, 0.004, 0.009, 0.006, 0.003, 0.008)
     assert not any(line.learned for line in table.lines)
-    assert "as nothing was learned, the differences between settings tell nothing" in table.about
+    assert "as nothing was learned, the differences between settings mean nothing" in table.about
     for name, text in every_text(table).items():
         assert "othing learned here" in text, name
         assert "may be" not in text, name

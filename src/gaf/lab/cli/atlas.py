@@ -73,8 +73,8 @@ def atlas(
 ) -> int:
     """Where do such rules help, and where not? A suite of comparisons, every rule tuned alike, as a map.
 
-    Each finished run is a line in the folder of records, and is not trained again: stopped, killed or on
-    another machine, the same command goes on. With all runs recorded it only makes the pages.
+    Each finished run is a line in the folder of records, and is not trained again: after a stop or a kill, or
+    on another machine, the same command resumes. With all runs recorded it only makes the pages.
 
     Example: gaf atlas --dry-run
     Example: gaf atlas --problems "cauchy, digits-spoilt" --rules "clip-norm-1, arctan(0.1, 20)@gradient"

@@ -69,7 +69,7 @@ def bench(
         ),
     ] = False,
     only_kernels: Annotated[
-        bool, typer.Option("--kernels", help="Only tell which kernels this machine has.")
+        bool, typer.Option("--kernels", help="Only show which kernels this machine has.")
     ] = False,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="PATH", help="Write the results there as JSON.")

@@ -69,7 +69,7 @@ def compare(
 
     The learning rate of each rule, the baseline's too, is chosen from the same grid, on validation data. Then
     each runs on new seeds at its two best rates, and is compared with the tuned baseline on test data.
-    Stopped or killed, the same command goes on: finished runs are not repeated.
+    After a stop or a kill the same command resumes: finished runs are not repeated.
 
     Example: gaf compare digits-cnn-sgdm --settings "adam, arctan(0.1, 20), auto" --seeds 10
     Example: gaf compare train.py --seeds 5 -- --epochs 10

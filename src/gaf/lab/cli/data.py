@@ -73,7 +73,7 @@ def get_(
 ) -> int:
     """Download a dataset from its official address, check it and unpack it.
 
-    Stopped or cut off, the same command goes on from where it was.
+    After a stop or a lost connection the same command resumes.
 
     Example: gaf data get cifar100
     """
@@ -88,7 +88,7 @@ def get_(
                 say=transfer.say,
             )
     except KeyboardInterrupt:
-        terminal.say("stopped; the same command goes on from here")
+        terminal.say("stopped; the same command resumes from here")
         return INTERRUPTED
     state = "is in" if got.downloaded else "was already in"
     _publish(f"{got.dataset} ({got.layout}) {state} {got.folder}", asdict(got), as_json)

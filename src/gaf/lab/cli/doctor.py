@@ -36,11 +36,11 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON.")] = False,
 ) -> int:
-    """Is my clipping doing anything? A script is watched for a few hundred steps; nothing in it changes.
+    """Is my clipping doing anything? Observes an unchanged script for a few hundred steps.
 
-    Every torch optimizer that steps has a monitor, and clip_grad_norm_ is seen. What was found, and what to
-    try, is printed, and a page is left. The script writes what it always writes, and is then ended as by
-    Ctrl-C.
+    Every torch optimizer that steps gets a monitor, and calls of clip_grad_norm_ are recorded. Findings and
+    what to try are printed and written to a page. The script writes its own output as usual, and is then
+    ended as by Ctrl-C.
 
     Example: gaf doctor train.py -- --epochs 10
     """

@@ -36,7 +36,7 @@ def figure(
         bool, typer.Option("--json", help="Print the numbers shown as JSON.")
     ] = False,
 ) -> int:
-    """Draw figures of the paper: PNG and SVG for print, and one page to play with, which works offline.
+    """Draw figures of the paper: PNG and SVG for print, and one interactive page, which works offline.
 
     The paper gives no alpha, beta or range for them; unset, alpha and beta are its preset (0.1, 20).
 

@@ -48,7 +48,7 @@ def landscape(
         bool, typer.Option("--biases-and-norms", help="Move these too.")
     ] = False,
     bench: Annotated[
-        bool, typer.Option("--bench", help="Only time slices against loops by hand.")
+        bool, typer.Option("--bench", help="Only time slices against hand-written loops.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> int:
@@ -110,7 +110,7 @@ def _bench(as_json: bool) -> int:
         for case in cases
     )
     columns = ("case", "method", "ms", "× plain loop", "× deep copies", "difference")
-    title = "slices against loops by hand, interleaved; one thread"
+    title = "slices against hand-written loops, interleaved; one thread"
     table = sheet(title, columns, rows, left=2)
     terminal.stdout().print(machine.line(machine.facts()), table)
     return 0

@@ -81,9 +81,9 @@ def table(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
-    """Fill a table of the paper again: its number beside ours in every cell, and f's matched control.
+    """Train a table of the paper: its number next to ours in every cell, with the matched control of f.
 
-    Stopped or killed, the same command goes on: finished runs are found and not repeated.
+    After a stop or a kill the same command resumes: finished runs are not repeated.
 
     Example: gaf table cifar100 --models resnet50 --settings "arctan, log" --seeds 3
     """

@@ -108,10 +108,10 @@ def resumable(command: Sequence[str], *folders: Path) -> Iterator[None]:
     try:
         yield
     except Stopped as stopped:
-        say(f"{stopped}; go on with: {shlex.join(command)}")
+        say(f"{stopped}; resume with: {shlex.join(command)}")
         raise typer.Exit(128 + stopped.number) from None
     except KeyboardInterrupt:  # between two grids, or a second Ctrl-C
-        say(f"stopped; go on with: {shlex.join(command)}")
+        say(f"stopped; resume with: {shlex.join(command)}")
         raise typer.Exit(128 + signal.SIGINT) from None
     except DiskFull as full:
         say(str(full))

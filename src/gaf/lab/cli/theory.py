@@ -32,7 +32,7 @@ def theory(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the page docs/theory.md.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all that was found.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = False,
 ) -> int:
     """Check the paper's statements: 10,000 random cases inside the assumptions, and without each of them.
 

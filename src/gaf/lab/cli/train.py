@@ -46,17 +46,17 @@ def train(
         ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Go on with the run in a folder.")
+        Path | None, typer.Option(metavar="FOLDER", help="Resume the run in a folder.")
     ] = None,
     show_list: Annotated[
         bool, typer.Option("--list", help="List the recipes, or those that begin with NAME.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
-    """Train a recipe, a task of your own, or go on with a run.
+    """Train a recipe, a task of your own, or resume a run.
 
     A run is a folder. It can be stopped or killed at any time: the same command, or
-    --resume FOLDER, goes on where it was and ends with the same weights.
+    --resume FOLDER, resumes where it was and ends with the same weights.
 
     The score is that on the test data. With --set task.validation=0.2 a fifth of the training data
     is kept out of the training; with --set task.score_on=validation as well the score is that on
@@ -114,7 +114,7 @@ def _config(
     if resume is not None:
         if name is not None or seed is not None or out is not None:
             raise GafError(
-                "--resume goes on with the run in the folder: give no name, --seed or --out"
+                "--resume continues the run in the folder: give no name, --seed or --out"
             )
         config = trained_in(resume, task)
         check_rule_named(resume, config, changes)
@@ -144,7 +144,7 @@ def _train(config: RunConfig, folder: Path, as_json: bool) -> int:
             if config.optimizer.imported:
                 own += f" --set {RULE}={shlex.quote(config.optimizer.name)}"
             terminal.say(
-                f"stopped at step {stopped.step}; go on with: "
+                f"stopped at step {stopped.step}; resume with: "
                 f"gaf train --resume {shlex.quote(str(folder))}{own}"
             )
         return 128 + stopped.number

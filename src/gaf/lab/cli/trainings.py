@@ -54,9 +54,7 @@ def trained_in(folder: Path, task: str | None) -> RunConfig:
     if not config.task.own or config.task.kind == task:
         return config
     if config.task.is_script:
-        raise GafError(
-            f"the run in {folder} is one of a script: gaf compare SCRIPT goes on with it"
-        )
+        raise GafError(f"the run in {folder} is one of a script: gaf compare SCRIPT resumes it")
     if task is None:
         raise GafError(
             f"the run in {folder} trained a task of your own: name it as you did then, "

@@ -52,13 +52,13 @@ def tune(
         Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/tune-NAME.")
     ] = None,
     workers: Workers = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Find alpha and beta: the paper's steps (a) to (d), then its candidates against the tuned baseline.
 
-    It probes the training without a function, looks at the loss curve near the optimum and recommends, with
-    reasons. What it recommends and its neighbours are tuned over the learning rate as the baseline is, and
-    the best stands against the tuned baseline on fresh seeds. Stopped or killed, the same command goes on.
+    It probes the training without a function, fits the loss curve near the optimum and recommends values with
+    reasons. The learning rates of these and of nearby candidates are tuned as the baseline's is, and the best
+    is compared with the tuned baseline on fresh seeds. After a stop or a kill the same command resumes.
 
     Example: gaf tune digits-cnn-sgdm --candidates 4
     """

@@ -128,7 +128,7 @@ def _receive(url: str, part: Path, largest: int, report: Report, say: Say) -> No
             if failures > RETRIES:
                 raise DataError(
                     f"{url} cannot be read ({cut}); {_size(part)} bytes are kept, and the same command "
-                    "goes on from there"
+                    "resumes from there"
                 ) from None
             wait = WAIT * 2 ** (failures - 1)
             again = f" (try {failures} of {RETRIES})" if failures else ""

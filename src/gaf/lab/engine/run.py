@@ -36,14 +36,14 @@ def train(
 ) -> Result:
     """Train, and keep everything in a folder.
 
-    A run that is finished there is not run twice, one that was interrupted goes on, and a run of another
+    A run that is finished there is not run twice, one that was interrupted resumes, and a run of another
     config, or whose code or data has changed since, is refused. Under ``torchrun`` every process calls
     this.
 
     Args:
         config: what to train.
         folder: of this run; made if missing.
-        resume: go on with a run that is there; False refuses it.
+        resume: continue a run that is there; False refuses it.
         progress: where to show how far it is; only the first process shows anything.
 
     Raises:

@@ -80,7 +80,7 @@ def _run(place: Path) -> tuple[RunConfig, Outcome]:
     config, outcome = folders.read_config(place), finished(place)
     if outcome is None:
         raise GafError(
-            f"the run in {place} is not finished; go on with: gaf train --resume {place}"
+            f"the run in {place} is not finished; resume with: gaf train --resume {place}"
         )
     if outcome.result is not None:
         history.read(place, config.seed, outcome.result.score_name)  # a damaged record is told here

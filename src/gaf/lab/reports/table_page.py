@@ -67,7 +67,7 @@ def headline(table: Filled) -> str:
     if lost:
         none = (
             f"Nothing learned here in {lost} of {len(compared)} settings: neither they nor the training "
-            "without f score more than twice chance or 1 %, so their differences tell nothing."
+            "without f score more than twice chance or 1 %, so their differences mean nothing."
         )
         if not lines:
             return none
@@ -76,8 +76,8 @@ def headline(table: Filled) -> str:
     if n == 1:
         above = sum(line.gain.mean > 0 for line in lines if line.gain)
         return (
-            f"{over}, {above} scored above the training without f. One run of each tells no difference "
-            "from chance: ask for more --seeds."
+            f"{over}, {above} scored above the training without f. One run of each cannot show a difference: "
+            "use more --seeds."
         )
     verdicts = [line.gain.verdict for line in lines if line.gain]
     counted = ("better", "worse", "no difference")

@@ -114,7 +114,10 @@ class ResultTable(Generic[RowT]):
 
     def __repr__(self) -> str:
         """As on a terminal of this width."""
-        console = Console(file=io.StringIO(), width=WIDTH, markup=False, color_system=None)
+        # In a notebook rich would show the text and write nothing.
+        console = Console(
+            file=io.StringIO(), width=WIDTH, markup=False, color_system=None, force_jupyter=False
+        )
         console.print(TerminalTable(self))
         return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
 
@@ -152,7 +155,7 @@ class TerminalTable:
             yield Text(one_line(self.table.warning), style="yellow")
         yield drawn
         if missing:
-            yield Text(f"No room for: {', '.join(missing)}.", style="dim")
+            yield Text(f"Not shown: {', '.join(missing)}.", style="dim")
 
     def _has_notes(self) -> bool:
         return any(column.note(row) for column in self.table.columns for row in self.table.rows)

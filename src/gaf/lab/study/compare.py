@@ -55,7 +55,7 @@ def compare(
 
     Raises:
         GafError: the folder holds something else, or no run of the baseline came to an end.
-        Stopped: a signal came; the same call goes on.
+        Stopped: a signal came; the same call resumes.
     """
     check_folder(folder, plan)
     trainer = Trainer(folder, executor, watch or Watch())

@@ -185,7 +185,7 @@ class RayGrid:
         if job.lost >= ATTEMPTS:
             raise RunFailed(f"the process died {ATTEMPTS} times at the same place: {reason}")
         name = printable(f"{job.config.name}, seed {job.config.seed}: {reason}")
-        print(f"{name}; it goes on at step {step}")
+        print(f"{name}; it resumes at step {step}")
         self._start(job)
 
 
@@ -225,7 +225,7 @@ def _reach(address: str | None) -> None:
     try:
         socket.create_connection((place[1], int(place[2])), timeout=REACH).close()
     except (OSError, OverflowError) as error:
-        raise GafError(f"nobody answers at {address}: {first_line(error)}") from None
+        raise GafError(f"no Ray cluster answers at {address}: {first_line(error)}") from None
 
 
 def resources(config: RunConfig, gpus: bool) -> dict[str, int]:
@@ -257,7 +257,7 @@ def ended(tasks: list[Any]) -> list[Any]:
         return _ray().wait(tasks, timeout=LOOK)[0]
     except Exception as error:  # of Ray, of the connection, of the operating system
         raise GafError(
-            f"the Ray cluster is lost: {first_line(error)}; once it is back, the same command goes on"
+            f"the Ray cluster is lost: {first_line(error)}; once it is back, the same command resumes"
         ) from None
 
 

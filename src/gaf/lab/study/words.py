@@ -69,7 +69,7 @@ def _no(asked: Sequence[Row], comparison: Comparison) -> str:
         return f"No answer: no run can be compared with {whom(comparison)}."
     n = max(row.vs_baseline.n for row in judged if row.vs_baseline)
     if n < 2:
-        return "No answer: one seed tells nothing about the others."
+        return "No answer: one seed is not enough."
     if all(row.verdict == "worse" for row in judged):
         least = min(judged, key=lambda row: -_size(row))
         by = _by(least, comparison)
@@ -252,7 +252,7 @@ def _against_baseline(row: Row, comparison: Comparison) -> list[str]:
 
 
 def disagreement(row: Row, comparison: Comparison) -> str:
-    """Why a difference whose interval leaves out 0 is none; '' where verdict and interval agree."""
+    """Why a difference whose interval excludes 0 is none; '' where verdict and interval agree."""
     difference = row.vs_baseline
     if difference is None or difference.verdict != "no difference" or difference.n < 2:
         return ""
@@ -262,12 +262,14 @@ def disagreement(row: Row, comparison: Comparison) -> str:
         ahead = (difference.mean > 0) == comparison.higher_is_better
         name = comparison.baseline if ahead else row.setting
         return (
-            f"the interval leaves out 0, but not at both of the best rates of {name} with the luck of "
-            "tuning counted"
+            f"the interval excludes 0, but not at both of the best rates of {name} after an allowance for "
+            "tuning on few seeds"
         )
     if difference.p_corrected >= LEVEL > difference.p:
-        return "the interval leaves out 0, but not after the correction for all comparisons of the table"
-    return "the interval leaves out 0, but too few seeds differ"
+        return (
+            "the interval excludes 0, but not after the correction for all comparisons of the table"
+        )
+    return "the interval excludes 0, but too few seeds differ"
 
 
 def against(difference: Difference, name: str, comma: str = "") -> str:
@@ -287,7 +289,7 @@ def against(difference: Difference, name: str, comma: str = "") -> str:
     if difference.verdict != "no difference":
         p = "< 0.001" if difference.p_corrected < 0.001 else f"{difference.p_corrected:.2g}"
         return f"{difference.verdict} than {name} ({numbers}, p {p}, {difference.n} seeds)"
-    seeds = f"at {difference.n} seeds" if difference.n > 1 else "at one seed, which tells nothing"
+    seeds = f"at {difference.n} seeds" if difference.n > 1 else "at one seed, which is not enough"
     return f"no difference to {name}{comma} {seeds} ({numbers})"
 
 

@@ -172,7 +172,7 @@ def run_suite(
         The map, with problems that were studied before, and the comparisons of this call by problem.
 
     Raises:
-        Stopped: a signal came; the same call goes on.
+        Stopped: a signal came; the same call resumes.
     """
     predictions = read_predictions(places.records)
     comparisons: dict[str, Comparison] = {}

@@ -45,7 +45,7 @@ def fill(
 
     Raises:
         GafError: the folder holds something else.
-        Stopped: a signal came; ``table.json`` holds what there is, and the same call goes on.
+        Stopped: a signal came; ``table.json`` holds what there is, and the same call resumes.
     """
     check_folder(folder, plan)
     watch = watch or Watch()
@@ -246,6 +246,6 @@ def about(plan: TablePlan, subsets: Mapping[str, str], learned: bool = True) -> 
     rest = (
         "the differences between settings may be"
         if learned
-        else "as nothing was learned, the differences between settings tell nothing either"
+        else "as nothing was learned, the differences between settings mean nothing either"
     )
     return f"{scale}: {models}{trained}. The numbers are not comparable with the paper's; {rest}."

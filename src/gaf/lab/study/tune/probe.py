@@ -224,7 +224,7 @@ def _not_finite(run: Run, losses: list[float]) -> str:
     if len(losses) == 1:
         return (
             f"the loss of {run.config.name} is {losses[0]} at the first step, before anything was "
-            "learned: mend the data, the model or the loss"
+            "learned: check the data, the model and the loss"
         )
     return (
         f"the loss of {run.config.name} without a function became {losses[-1]} at step {len(losses)}: "

@@ -83,7 +83,7 @@ def judge(w: Sequence[float], losses: Sequence[float]) -> Shape:
     pairs = [(x, y) for x, y in zip(w, losses, strict=True) if math.isfinite(y)]
     if len(pairs) < FEWEST:
         raise GafError(
-            f"{len(pairs)} finite points of a curve do not tell its shape; {FEWEST} are needed"
+            f"{len(pairs)} finite points of a curve do not determine its shape; {FEWEST} are needed"
         )
     x, y = np.array(pairs, dtype=float).T
     height = float(y.max() - y.min())

@@ -45,7 +45,7 @@ def tune(
 
     Args:
         config: the training; a function that it has is left out.
-        folder: of this tuning; stopped, the same call goes on there.
+        folder: of this tuning; after a stop the same call resumes there.
         executor: trains runs.
         candidates: how many functions are tried.
         seeds: of the final, on which the best of them stands against the tuned baseline.
