@@ -41,6 +41,16 @@ def instruction_set() -> str:
     return wanted
 
 
+def build() -> dict[str, Any]:
+    """Which kernels there are: instruction sets, the one in use, and what they were compiled from and by."""
+    return {
+        "instruction_sets": list(INSTRUCTION_SETS),
+        "in_use": instruction_set() if INSTRUCTION_SETS else None,
+        "sources": _native.SOURCES if _native else None,  # a digest of csrc/
+        "compiler": _native.COMPILER if _native else None,
+    }
+
+
 RANGE = (1e-18, 1e18)  # of alpha and beta: beyond it products leave the range of float32
 _LEAST, _MOST = 1e-36, 1e36  # of those products
 

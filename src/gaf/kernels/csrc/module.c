@@ -596,7 +596,21 @@ static PyMethodDef METHODS[] = {
 
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, METHODS, NULL, NULL, NULL, NULL};
 
+/* Which sources and which compiler made this; setup.py knows the first. */
+#ifndef GAF_SOURCES
+#define GAF_SOURCES "unknown"
+#endif
+#if defined(__clang__)
+#define GAF_COMPILER __VERSION__
+#else
+#define GAF_COMPILER "GCC " __VERSION__
+#endif
+
 PyMODINIT_FUNC PyInit__native(void) {
     gaf_parallel_begin();
-    return PyModule_Create(&MODULE);
+    PyObject *module = PyModule_Create(&MODULE);
+    if (module && (PyModule_AddStringConstant(module, "SOURCES", GAF_SOURCES) < 0 ||
+                   PyModule_AddStringConstant(module, "COMPILER", GAF_COMPILER) < 0))
+        Py_CLEAR(module);
+    return module;
 }
