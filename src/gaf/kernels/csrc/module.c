@@ -20,17 +20,20 @@ typedef void (*gaf_stream_loop)(float *w, const float *g, float *v, float *m, fl
 
 typedef struct {
     const char *name;
-    const gaf_loops (*table)[GAF_TYPES_COUNT];
+    const gaf_loops *tables[GAF_TYPES_COUNT]; /* by type, then by function */
     gaf_stream_loop stream;
     const gaf_figures_loop *figures;
 } instruction_set;
 
+#define MADE_FOR(ISA) \
+    {#ISA, {gaf_##ISA##_f32, gaf_portable_f64, gaf_##ISA##_bf16, gaf_##ISA##_f16}, gaf_stream_##ISA, gaf_figures_##ISA}
+
 static const instruction_set ISAS[] = { /* best first */
 #if defined(__x86_64__)
-    {"avx512", gaf_table_avx512, gaf_stream_avx512, gaf_figures_avx512},
-    {"avx2", gaf_table_avx2, gaf_stream_avx2, gaf_figures_avx2},
+    MADE_FOR(avx512),
+    MADE_FOR(avx2),
 #endif
-    {"portable", gaf_table_portable, gaf_stream_portable, gaf_figures_portable},
+    MADE_FOR(portable),
 };
 #define ISAS_COUNT (sizeof ISAS / sizeof *ISAS)
 
@@ -256,7 +259,7 @@ static const gaf_loops *loops_of(const char *name, int function, int type) {
         PyErr_Format(PyExc_ValueError, "no kernel for function %d, type %d", function, type);
         return NULL;
     }
-    return &isa->table[function][type];
+    return &isa->tables[type][function];
 }
 
 /* Alpha and beta of tensor t: its own where `each` holds them, else those of all. */
