@@ -68,12 +68,13 @@ class Known:
     def __init__(self) -> None:
         self.dtype = torch.float32
         self.sizes: list[int] = []
+        self.spacings: list[int] = []  # between the elements that are sampled of each
         self.columns: list[Sequence[Tensor | None]] = []  # parameters and states
         self.addresses: list[list[int] | None] = []  # of parameters, gradients and states
 
     def learn(self, ws: Sequence[Tensor], gs: Sequence[Tensor], *states: Column) -> None:
         """Keep what :func:`refusal` has found to be alike."""
-        self.columns = []
+        self.columns, self.spacings = [], []
         if all(column[0] is None or type(None) not in set(map(type, column)) for column in states):
             self.dtype, self.sizes = ws[0].dtype, list(map(Tensor.numel, ws))
             self.columns = [ws, *states]
@@ -82,6 +83,10 @@ class Known:
                 None if column[0] is None else list(map(Tensor.data_ptr, column))  # type: ignore[arg-type]
                 for column in lists
             ]
+
+    def serves(self, ws: Sequence[Tensor]) -> bool:
+        """Whether ``addresses`` are those of this step's list."""
+        return bool(self.columns) and self.columns[0] is ws
 
     def holds(self, ws: Sequence[Tensor], gs: Sequence[Tensor], *states: Column) -> bool:
         """Whether it is true of these lists; then ``addresses`` are theirs."""
@@ -510,6 +515,25 @@ def sample(tensors: Sequence[Tensor], spacing: Callable[[int], int]) -> Tensor:
     return rows
 
 
+def sampled_quantiles(
+    known: Known, spacing: Callable[[int], int], quantile: float, scale: float
+) -> Tensor:
+    """What :func:`quantiles` finds in :func:`sample` over ``scale``, of the gradients that are known."""
+    known.spacings = known.spacings or list(map(spacing, known.sizes))
+    found = torch.empty(len(known.sizes), dtype=torch.float64, device="cpu")
+    _native.sampled_quantiles(
+        TYPES[known.dtype],
+        known.sizes,
+        known.spacings,
+        known.addresses[1],
+        quantile,
+        scale,
+        found.data_ptr(),
+        torch.get_num_threads(),
+    )
+    return found
+
+
 def quantiles(rows: Tensor, quantile: float) -> Tensor:
     """A quantile of the magnitudes in each row that are neither 0 nor infinite, 0 where there is none.
 
@@ -564,7 +588,7 @@ def _batches(
     is written, since a loop would read what it has just written. Tensors of different parameters may share
     memory: they are served one after the other.
     """
-    if known is not None and known.columns and known.columns[0] is lists[0]:
+    if known is not None and known.serves(lists[0]):
         batches = [(TYPES[known.dtype], known.sizes, known.addresses, list(extras))]
     else:
         batches = []

@@ -52,6 +52,7 @@ def adapt(
     counts: Sequence[Any] | None = None,
     scale: Tensor | None = None,
     skipped: Tensor | None = None,
+    known: native.Known | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The states after this step, (n, 4), and each tensor's alpha and beta, (n, 2).
 
@@ -68,12 +69,17 @@ def adapt(
         counts: the number of each tensor's step, for a rule that takes it.
         scale: GradScaler's, where the gradients still carry it.
         skipped: GradScaler's found_inf; where it is set the states stay as they are.
+        known: what the native kernels have found of these tensors in this step.
     """
     home = local_shard(params[0]).device
     if hyper is not None and hyper["placement"] == "gradient":
         hyper = None
     if hyper is not None and any(g.is_sparse for g in grads):
         raise GafError('Auto takes sparse gradients with placement="gradient" only')
+    if hyper is None and known is not None and known.serves(params):
+        number = 1.0 if scale is None else float(scale)
+        q = native.sampled_quantiles(known, _known_spacing, auto.quantile, number)
+        return _followed(auto, group, _old_states(params, states, home), q, grads, skipped)
     sampled, quantile = _means(params, grads, () if hyper is None else columns)
     x = sampled(grads, params)
     if scale is not None:
@@ -85,21 +91,32 @@ def adapt(
     if hyper is not None:
         x = _seen_by_f(reference, params, x, columns, hyper, counts, sampled)
     q = quantile(x, auto.quantile)
+    return _followed(auto, group, _old_states(params, states, home), q, grads, skipped)
+
+
+def _followed(
+    auto: Any,
+    group: Group,
+    old: Tensor,
+    q: Tensor,
+    grads: Sequence[Tensor],
+    skipped: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """What :func:`adapt` returns where f follows the quantiles, ``q``."""
     seen = q > 0
     found = torch.stack((torch.where(seen, q, 1.0).log(), seen.to(q)), dim=1)
     found = _over_processes(found, grads)
-    old = _old_states(params, states, home)
     weight, total, size, pace = old.unbind(1)
     log, share = found.unbind(1)
     seen = share > 0  # a tensor whose sample holds no number but 0 tells nothing
     log = torch.where(seen, log / share, 0.0)
     weight = torch.where(seen, auto.decay * weight + (1 - auto.decay), weight)
     total = torch.where(seen, auto.decay * total + (1 - auto.decay) * log, total)
-    m = torch.exp(total / weight.clamp(min=torch.finfo(x.dtype).tiny))
+    m = torch.exp(total / weight.clamp(min=torch.finfo(q.dtype).tiny))
     factors = torch.stack(auto.factors(m, size, _rate(group)), dim=1).clamp(LEAST, MOST)
     new = torch.stack((weight, total, size, pace), dim=1)
     if skipped is not None:
-        new = torch.where(skipped.to(x) > 0, old, new)
+        new = torch.where(skipped.to(q) > 0, old, new)
     return new, factors
 
 
