@@ -84,10 +84,6 @@ class Known:
                 for column in lists
             ]
 
-    def serves(self, ws: Sequence[Tensor]) -> bool:
-        """Whether ``addresses`` are those of this step's list."""
-        return bool(self.columns) and self.columns[0] is ws
-
     def holds(self, ws: Sequence[Tensor], gs: Sequence[Tensor], *states: Column) -> bool:
         """Whether it is true of these lists; then ``addresses`` are theirs."""
         columns = (ws, *states)
@@ -588,7 +584,7 @@ def _batches(
     is written, since a loop would read what it has just written. Tensors of different parameters may share
     memory: they are served one after the other.
     """
-    if known is not None and known.serves(lists[0]):
+    if known is not None and known.columns and known.columns[0] is lists[0]:
         batches = [(TYPES[known.dtype], known.sizes, known.addresses, list(extras))]
     else:
         batches = []

@@ -76,7 +76,7 @@ def adapt(
         hyper = None
     if hyper is not None and any(g.is_sparse for g in grads):
         raise GafError('Auto takes sparse gradients with placement="gradient" only')
-    if hyper is None and known is not None and known.serves(params):
+    if hyper is None and known is not None and known.columns and known.columns[0] is params:
         number = 1.0 if scale is None else float(scale)
         q = native.sampled_quantiles(known, _known_spacing, auto.quantile, number)
         return _followed(auto, group, _old_states(params, states, home), q, grads, skipped)
