@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from docs import in_backward, spikes
+from docs import in_backward, speed, spikes
 from docs.family import PAGE, written
 from docs.results import MARKED, filled, table
 
@@ -63,6 +63,14 @@ def test_pages_of_experiments_are_those_of_their_records(script):
     assert record["command"] == f"python docs/{script.__name__.split('.')[-1]}.py --measure"
     assert record["torch"]
     assert record["git"]
+
+
+@pytest.mark.parametrize("page", speed.PAGES, ids=lambda page: page.stem)
+def test_the_tables_of_speed_are_those_of_the_records(page):
+    text = page.read_text("utf-8")
+    assert speed.TABLE.search(text)
+    assert speed.written(text) == text, "run: python docs/speed.py"
+    assert speed.written(text.replace("torch's fused SGD | ", "torch's fused SGD | 9")) == text
 
 
 def test_the_page_of_machines_is_that_of_its_record():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 import torch
 
 import gaf
 from gaf.kernels import native
+from gaf.optim.adapt import spacing
 
 if not native.INSTRUCTION_SETS:
     pytest.skip("the native kernels were not built", allow_module_level=True)
@@ -146,3 +148,23 @@ def test_a_sparse_gradient_after_dense_ones():
             opt.step()
         trained.append(w.detach())
     torch.testing.assert_close(*trained)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", native.TYPES, ids=str)
+def test_sampled_quantiles_are_those_of_the_sample(dtype, threads):
+    """Of gradients that are known: to the bit, by one thread or two, whatever is 0 or not finite."""
+    torch.manual_seed(0)
+    sizes = [1, 3, 64, 1000, 4099, *(10 + i for i in range(90))]
+    ws = [torch.zeros(size, dtype=dtype) for size in sizes]
+    gs = [torch.randn(size).to(dtype) for size in sizes]
+    gs[2][::3], gs[3][:5] = 0, math.nan
+    gs[4][7] = math.inf
+    known, before = native.Known(), torch.get_num_threads()
+    assert native.refusal("arctan", ws, gs, [None] * len(ws), known=known) is None
+    torch.set_num_threads(threads)
+    try:
+        found = native.sampled_quantiles(known, spacing, 0.5, 3.0)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found, native.quantiles(native.sample(gs, spacing) / 3.0, 0.5))

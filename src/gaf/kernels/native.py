@@ -41,6 +41,16 @@ def instruction_set() -> str:
     return wanted
 
 
+def build() -> dict[str, Any]:
+    """Which kernels there are: instruction sets, the one in use, and what they were compiled from and by."""
+    return {
+        "instruction_sets": list(INSTRUCTION_SETS),
+        "in_use": instruction_set() if INSTRUCTION_SETS else None,
+        "sources": _native.SOURCES if _native else None,  # a digest of csrc/
+        "compiler": _native.COMPILER if _native else None,
+    }
+
+
 RANGE = (1e-18, 1e18)  # of alpha and beta: beyond it products leave the range of float32
 _LEAST, _MOST = 1e-36, 1e36  # of those products
 
@@ -58,12 +68,13 @@ class Known:
     def __init__(self) -> None:
         self.dtype = torch.float32
         self.sizes: list[int] = []
+        self.spacings: list[int] = []  # between the elements that are sampled of each
         self.columns: list[Sequence[Tensor | None]] = []  # parameters and states
         self.addresses: list[list[int] | None] = []  # of parameters, gradients and states
 
     def learn(self, ws: Sequence[Tensor], gs: Sequence[Tensor], *states: Column) -> None:
         """Keep what :func:`refusal` has found to be alike."""
-        self.columns = []
+        self.columns, self.spacings = [], []
         if all(column[0] is None or type(None) not in set(map(type, column)) for column in states):
             self.dtype, self.sizes = ws[0].dtype, list(map(Tensor.numel, ws))
             self.columns = [ws, *states]
@@ -504,6 +515,25 @@ def sample(tensors: Sequence[Tensor], spacing: Callable[[int], int]) -> Tensor:
     types = [TYPES[t.dtype] for t in tensors]
     _native.sample(types, sizes, steps, list(map(Tensor.data_ptr, tensors)), rows.data_ptr(), width)
     return rows
+
+
+def sampled_quantiles(
+    known: Known, spacing: Callable[[int], int], quantile: float, scale: float
+) -> Tensor:
+    """What :func:`quantiles` finds in :func:`sample` over ``scale``, of the gradients that are known."""
+    known.spacings = known.spacings or list(map(spacing, known.sizes))
+    found = torch.empty(len(known.sizes), dtype=torch.float64, device="cpu")
+    _native.sampled_quantiles(
+        TYPES[known.dtype],
+        known.sizes,
+        known.spacings,
+        known.addresses[1],
+        quantile,
+        scale,
+        found.data_ptr(),
+        torch.get_num_threads(),
+    )
+    return found
 
 
 def quantiles(rows: Tensor, quantile: float) -> Tensor:

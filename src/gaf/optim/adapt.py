@@ -54,6 +54,7 @@ def adapt(
     counts: Sequence[Any] | None = None,
     scale: Tensor | None = None,
     skipped: Tensor | None = None,
+    known: native.Known | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The states after this step, (n, 4), and each tensor's alpha and beta, (n, 2).
 
@@ -70,6 +71,7 @@ def adapt(
         counts: the number of each tensor's step, for a rule that takes it.
         scale: GradScaler's, where the gradients still carry it.
         skipped: GradScaler's found_inf; where it is set the states stay as they are.
+        known: what the native kernels have found of these tensors in this step.
     """
     home = local_shard(params[0]).device
     if hyper is not None and hyper["placement"] == "gradient":
@@ -77,32 +79,40 @@ def adapt(
     if hyper is not None and any(g.is_sparse for g in grads):
         name = type(auto).__name__
         raise GafError(f'{name} takes sparse gradients with placement="gradient" only')
+    old = _old_states(params, states, home)
     if isinstance(auto.measure, str):
         # maximize, where f acts on gradients that nobody has negated yet
         negated = bool(group.get("maximize")) and group["gaf_placement"] == "gradient"
-        found = _logs(
-            sizes(
-                *(auto.measure, params, grads, columns, _wide(home)),
-                reference=reference,
-                hyper=hyper,
-                counts=counts,
-                scale=scale,
-                negated=negated,
-            )
+        found = sizes(
+            *(auto.measure, params, grads, columns, _wide(home)),
+            reference=reference,
+            hyper=hyper,
+            counts=counts,
+            scale=scale,
+            negated=negated,
         )
-    else:
-        sampled, quantile = _means(params, grads, () if hyper is None else columns)
-        x = sampled(grads, params)
-        if scale is not None:
-            x = x / scale.to(x)
-        if hyper is not None and counts is not None and not auto.measures_ratios:
-            old = _old_states(params, states, home)
-            cosines = _agreement(params, grads, x, columns, hyper, counts, sampled)
-            return _paced(auto, group, old, cosines, skipped)
-        if hyper is not None:
-            x = _seen_by_f(reference, params, x, columns, hyper, counts, sampled)
-        found = _over_processes(_logs(quantile(x, auto.measure)), grads)
-    old = _old_states(params, states, home)
+        return _followed(auto, group, old, _logs(found), skipped)
+    if hyper is None and known is not None and known.columns and known.columns[0] is params:
+        number = 1.0 if scale is None else float(scale)
+        q = native.sampled_quantiles(known, _known_spacing, auto.measure, number)
+        return _followed(auto, group, old, _over_processes(_logs(q), grads), skipped)
+    sampled, quantile = _means(params, grads, () if hyper is None else columns)
+    x = sampled(grads, params)
+    if scale is not None:
+        x = x / scale.to(x)
+    if hyper is not None and counts is not None and not auto.measures_ratios:
+        cosines = _agreement(params, grads, x, columns, hyper, counts, sampled)
+        return _paced(auto, group, old, cosines, skipped)
+    if hyper is not None:
+        x = _seen_by_f(reference, params, x, columns, hyper, counts, sampled)
+    q = quantile(x, auto.measure)
+    return _followed(auto, group, old, _over_processes(_logs(q), grads), skipped)
+
+
+def _followed(
+    auto: Any, group: Group, old: Tensor, found: Tensor, skipped: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What :func:`adapt` returns where f follows sizes; ``found`` has their logarithms and whether there is one."""
     weight, total, size, pace = old.unbind(1)
     log, share = found.unbind(1)
     seen = share > 0  # a tensor whose sample holds no number but 0 tells nothing

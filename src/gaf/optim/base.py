@@ -86,23 +86,24 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         params, grads, states, counters = self._gather(group, acting)
         hyper = {name: group[name] for name in self.rule.arguments}
         hyper["placement"] = acting.placement
+        columns = list(states.values())
+        known, how = None, ""
+        if params:
+            if number is not None and not torch.compiler.is_compiling():
+                kept = vars(self).setdefault("_known", {})  # by group; a copy begins without
+                if len(kept) > len(self.param_groups):  # of groups that are gone
+                    kept.clear()
+                known = kept.get(number) or kept.setdefault(number, native.Known())
+            how = implementation(self.rule, group, acting, params, grads, *columns, known=known)
         factors = None
         if acting.adaptive and params:
-            factors = self._adapted(group, acting, params, grads, states, counters, hyper)
+            factors = self._adapted(group, acting, params, grads, states, counters, hyper, known)
         monitor = self.gaf_monitor
         if monitor is not None and monitor.due and number is not None:
             self._observe(number, group, acting, params, grads, states, counters, hyper, factors)
         if not params:
             return
-        columns = list(states.values())
         scale = {name: getattr(self, name, None) for name in GRAD_SCALER}
-        known = None
-        if number is not None and not torch.compiler.is_compiling():
-            kept = vars(self).setdefault("_known", {})  # by group; a copy begins without
-            if len(kept) > len(self.param_groups):  # of groups that are gone
-                kept.clear()
-            known = kept.get(number) or kept.setdefault(number, native.Known())
-        how = implementation(self.rule, group, acting, params, grads, *columns, known=known)
         if how == "native":
             values = acting.params if factors is None else factors
             lists = [params, grads, *columns, *([counters] if self.rule.counts else [])]
@@ -255,6 +256,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         states: dict[str, Column],
         counters: list[Tensor],
         hyper: dict[str, Any],
+        known: native.Known | None,
     ) -> Tensor:
         """Let an adaptive activation see the step; returns each tensor's values."""
         entries = [self.state[p] for p in params]
@@ -277,6 +279,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             counts=counts,
             scale=scale,
             skipped=skipped,
+            known=known,
         )
         if all(adapt.KEY in entry for entry in entries) or not self._skipping():
             adapt.write(entries, new)

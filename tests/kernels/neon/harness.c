@@ -34,7 +34,8 @@ static void convert(const request *r, void *const *a) {
 }
 
 static int64_t run(const request *r, void *const *a) {
-    const gaf_loops *loops = &gaf_table_portable[r->function][r->type];
+    static const gaf_loops *const TABLES[] = {gaf_portable_f32, gaf_portable_f64, gaf_portable_bf16, gaf_portable_f16};
+    const gaf_loops *loops = &TABLES[r->type][r->function];
     const double *x = r->numbers;
     gaf_factors factors = {x[0], x[1]};
     if (r->operation == ACTIVATE) return loops->activate(&factors, a[0], r->n);

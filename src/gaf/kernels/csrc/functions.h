@@ -98,17 +98,15 @@ GAF_INLINE float gaf_atan_polynomial(float z) {
     return q * z + -0.33333152532577515f;
 }
 
-/* alpha * atan(beta * g): c + c z q with c = alpha beta |g| up to x = beta |g| = 1, beyond alpha pi/2 + c + c z q with
- * c = -alpha / x. Nothing underflows near 0; where x overflows -1 / x is 0. */
+/* alpha * atan(beta * g): alpha (r + r z q) with r = x = beta |g| up to 1, beyond alpha (pi/2 + r + r z q) with
+ * r = -1 / x. Where x overflows -1 / x is 0. */
 GAF_INLINE float gaf_arctan_f32(float g, gaf_factors p) {
-    float beta = (float)p.beta, a = gaf_abs(g), x = a * beta, inverse = -1.0f / x;
-    float inner = gaf_times(a, p.alpha * p.beta), outer = gaf_times(inverse, p.alpha * ((double)beta / p.beta));
+    float a = gaf_abs(g), x = GAF_FMA(a, (float)p.beta, GAF_UP), inverse = -1.0f / x;
     float r = x > 1.0f ? inverse : x;
-    float c = x > 1.0f ? outer : inner;
-    double top = p.alpha * 1.5707963267948966;
-    float high = x > 1.0f ? GAF_HIGH(top) : 0.0f, low = x > 1.0f ? GAF_LOW(top) : 0.0f;
+    float quarter = x > 1.0f ? 1.57079632679489662f : 0.0f;
     float z = r * r;
-    return gaf_with_sign((high + c) + ((c * z) * gaf_atan_polynomial(z) + low), g);
+    float angle = quarter + GAF_FMA(r * z, gaf_atan_polynomial(z), r);
+    return gaf_with_sign(gaf_below_line(gaf_times(angle, p.alpha), a, p), g);
 }
 
 /* alpha * tanh(beta * g) = alpha * e / (-2 - e) with e = expm1(x), x = -2 |beta g|; beyond 9.5 tanh is 1.

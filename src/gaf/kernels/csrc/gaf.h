@@ -70,16 +70,18 @@ GAF_INLINE void gaf_sgd_begin(gaf_sgd_args *s, void *v, size_t bytes) {
     s->gain = 1.0;
 }
 
-extern const gaf_loops gaf_table_portable[GAF_FUNCTIONS][GAF_TYPES_COUNT];
-void gaf_stream_portable(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
-extern const gaf_figures_loop gaf_figures_portable[GAF_TYPES_COUNT];
+/* What is compiled for each instruction set; float64 is compiled once. */
+#define GAF_DECLARED(ISA)                                                                           \
+    extern const gaf_loops gaf_##ISA##_f32[GAF_FUNCTIONS];                                          \
+    extern const gaf_loops gaf_##ISA##_bf16[GAF_FUNCTIONS];                                         \
+    extern const gaf_loops gaf_##ISA##_f16[GAF_FUNCTIONS];                                          \
+    extern const gaf_figures_loop gaf_figures_##ISA[GAF_TYPES_COUNT];                               \
+    void gaf_stream_##ISA(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
+GAF_DECLARED(portable)
+extern const gaf_loops gaf_portable_f64[GAF_FUNCTIONS];
 #if defined(__x86_64__)
-extern const gaf_loops gaf_table_avx2[GAF_FUNCTIONS][GAF_TYPES_COUNT];
-void gaf_stream_avx2(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
-extern const gaf_figures_loop gaf_figures_avx2[GAF_TYPES_COUNT];
-extern const gaf_loops gaf_table_avx512[GAF_FUNCTIONS][GAF_TYPES_COUNT];
-void gaf_stream_avx512(float *w, const float *g, float *v, float *m, float zero, ptrdiff_t n);
-extern const gaf_figures_loop gaf_figures_avx512[GAF_TYPES_COUNT];
+GAF_DECLARED(avx2)
+GAF_DECLARED(avx512)
 #endif
 
 /* Every `step`-th element of a tensor, as many as there are, and NaN up to `width`. */

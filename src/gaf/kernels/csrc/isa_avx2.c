@@ -5,7 +5,7 @@
 #pragma GCC target("avx2,fma")
 #endif
 #define GAF_HAS_FMA
-#define GAF_TABLE gaf_table_avx2
+#define GAF_TABLE(TYPE) gaf_avx2_##TYPE
 #define GAF_STREAM gaf_stream_avx2
 #define GAF_FIGURES gaf_figures_avx2
 #define GAF_SGD_STRIP 32

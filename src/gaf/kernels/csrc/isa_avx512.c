@@ -5,7 +5,7 @@
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512")
 #endif
 #define GAF_HAS_FMA
-#define GAF_TABLE gaf_table_avx512
+#define GAF_TABLE(TYPE) gaf_avx512_##TYPE
 #define GAF_STREAM gaf_stream_avx512
 #define GAF_FIGURES gaf_figures_avx512
 #define GAF_SGD_STRIP 64

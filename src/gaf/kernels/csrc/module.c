@@ -20,17 +20,20 @@ typedef void (*gaf_stream_loop)(float *w, const float *g, float *v, float *m, fl
 
 typedef struct {
     const char *name;
-    const gaf_loops (*table)[GAF_TYPES_COUNT];
+    const gaf_loops *tables[GAF_TYPES_COUNT]; /* by type, then by function */
     gaf_stream_loop stream;
     const gaf_figures_loop *figures;
 } instruction_set;
 
+#define MADE_FOR(ISA) \
+    {#ISA, {gaf_##ISA##_f32, gaf_portable_f64, gaf_##ISA##_bf16, gaf_##ISA##_f16}, gaf_stream_##ISA, gaf_figures_##ISA}
+
 static const instruction_set ISAS[] = { /* best first */
 #if defined(__x86_64__)
-    {"avx512", gaf_table_avx512, gaf_stream_avx512, gaf_figures_avx512},
-    {"avx2", gaf_table_avx2, gaf_stream_avx2, gaf_figures_avx2},
+    MADE_FOR(avx512),
+    MADE_FOR(avx2),
 #endif
-    {"portable", gaf_table_portable, gaf_stream_portable, gaf_figures_portable},
+    MADE_FOR(portable),
 };
 #define ISAS_COUNT (sizeof ISAS / sizeof *ISAS)
 
@@ -256,7 +259,7 @@ static const gaf_loops *loops_of(const char *name, int function, int type) {
         PyErr_Format(PyExc_ValueError, "no kernel for function %d, type %d", function, type);
         return NULL;
     }
-    return &isa->table[function][type];
+    return &isa->tables[type][function];
 }
 
 /* Alpha and beta of tensor t: its own where `each` holds them, else those of all. */
@@ -494,6 +497,60 @@ static PyObject *gather(PyObject *self, PyObject *args) {
     return result;
 }
 
+/* Tensors that a thread takes at a time, and elements that it has room for of each. */
+#define TENSORS 16
+#define ROOM 1024
+
+typedef struct {
+    int type;
+    ptrdiff_t tensors;
+    char **size, **step, **tensor;
+    double quantile, scale, *out;
+} sampled_job;
+
+static void sampled_work(void *context, ptrdiff_t index) {
+    sampled_job *j = context;
+    double row[ROOM];
+    ptrdiff_t to = (index + 1) * TENSORS < j->tensors ? (index + 1) * TENSORS : j->tensors;
+    for (ptrdiff_t i = index * TENSORS; i < to; i++) {
+        ptrdiff_t size = (intptr_t)j->size[i], step = (intptr_t)j->step[i], width = (size + step - 1) / step;
+        gaf_sample(j->type, j->tensor[i], size, step, row, width);
+        for (ptrdiff_t k = 0; k < width; k++) row[k] /= j->scale;
+        j->out[i] = gaf_quantile(row, width, j->quantile);
+    }
+}
+
+/* Both of the above in one pass, for tensors of one type. */
+static PyObject *sampled_quantiles(PyObject *self, PyObject *args) {
+    (void)self;
+    int threads;
+    PyObject *sizes, *steps, *tensors, *out, *result = NULL;
+    sampled_job j = {0};
+    if (!PyArg_ParseTuple(args, "iOOOddOi", &j.type, &sizes, &steps, &tensors, &j.quantile, &j.scale, &out, &threads))
+        return NULL;
+    if (!PyList_Check(sizes)) return PyErr_SetString(PyExc_TypeError, "sizes must be a list"), NULL;
+    j.tensors = PyList_Size(sizes);
+    j.out = PyLong_AsVoidPtr(out);
+    if (!PyErr_Occurred() && addresses(sizes, j.tensors, &j.size, 0) && addresses(steps, j.tensors, &j.step, 0) &&
+        addresses(tensors, j.tensors, &j.tensor, 0)) {
+        ptrdiff_t widest = 0;
+        for (ptrdiff_t i = 0; i < j.tensors; i++) {
+            ptrdiff_t step = (intptr_t)j.step[i], width = step > 0 ? ((intptr_t)j.size[i] + step - 1) / step : ROOM + 1;
+            widest = width > widest ? width : widest;
+        }
+        if (widest > ROOM) {
+            PyErr_Format(PyExc_ValueError, "at most %d elements of a tensor are sampled", ROOM);
+        } else {
+            Py_BEGIN_ALLOW_THREADS
+            gaf_parallel(sampled_work, &j, (j.tensors + TENSORS - 1) / TENSORS, j.tensors < FEW * TENSORS ? 1 : threads);
+            Py_END_ALLOW_THREADS
+            result = Py_NewRef(Py_None);
+        }
+    }
+    free(j.size), free(j.step), free(j.tensor);
+    return result;
+}
+
 static PyObject *quantiles(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *in, *out;
@@ -588,6 +645,7 @@ static PyMethodDef METHODS[] = {
     {"squares", squares, METH_VARARGS, "The sum of the squares of tensors of one type."},
     {"sample", sample, METH_VARARGS, "Evenly spaced elements of each tensor, a row of doubles each."},
     {"gather", gather, METH_VARARGS, "Evenly spaced elements of each tensor, one tensor after the other."},
+    {"sampled_quantiles", sampled_quantiles, METH_VARARGS, "A quantile of each tensor's sampled magnitudes."},
     {"quantiles", quantiles, METH_VARARGS, "A quantile of the magnitudes in each row, which it reorders."},
     {"figures", figures, METH_VARARGS, "Of each tensor: squares, largest, nonfinite, zeros."},
     {"stream", stream, METH_VARARGS, "The memory traffic of a step in float32, and nothing else."},
@@ -596,7 +654,21 @@ static PyMethodDef METHODS[] = {
 
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, METHODS, NULL, NULL, NULL, NULL};
 
+/* Which sources and which compiler made this; setup.py knows the first. */
+#ifndef GAF_SOURCES
+#define GAF_SOURCES "unknown"
+#endif
+#if defined(__clang__)
+#define GAF_COMPILER __VERSION__
+#else
+#define GAF_COMPILER "GCC " __VERSION__
+#endif
+
 PyMODINIT_FUNC PyInit__native(void) {
     gaf_parallel_begin();
-    return PyModule_Create(&MODULE);
+    PyObject *module = PyModule_Create(&MODULE);
+    if (module && (PyModule_AddStringConstant(module, "SOURCES", GAF_SOURCES) < 0 ||
+                   PyModule_AddStringConstant(module, "COMPILER", GAF_COMPILER) < 0))
+        Py_CLEAR(module);
+    return module;
 }

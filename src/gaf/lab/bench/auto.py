@@ -33,7 +33,8 @@ def measure(repeats: int, console: Console) -> dict[str, Any]:
             for activation in (FIXED, gaf.Auto.name)
         }
         steps["torch", ""] = step_of(torch.optim, "SGD", model, "fused")
-        seconds = timed(console, SHAPES[name].label, steps, repeats=repeats)
+        pairs = [((gaf.Auto.name, place), (FIXED, place)) for place in PLACEMENTS]
+        seconds = timed(console, SHAPES[name].label, steps, repeats=repeats, judged=pairs)
         shapes[name] = {}
         for place in PLACEMENTS:
             fixed, auto = (seconds[f, place] for f in (FIXED, gaf.Auto.name))
@@ -45,19 +46,18 @@ def measure(repeats: int, console: Console) -> dict[str, Any]:
 
 def table(record: Mapping[str, Any]) -> Group:
     """What was measured, for people."""
-    rows, repeats = [], 0
+    rows = []
     for name, places in record["shapes"].items():
         for place, figures in places.items():
             times = (f"{1e3 * figures[who]['median']:.2f}" for who in ("torch", "fixed", "auto"))
             over = Spread(**figures["ratio"])
-            rows.append((SHAPES[name].label, place, *times, f"{over:.2f}"))
-            repeats = over.n
+            rows.append((SHAPES[name].label, place, *times, over.estimate(".2f"), str(over.n)))
     taken = "" if record["others"] is None else f"; others took {record['others']:.0%}"
     shown = sheet(
         "fused SGD steps, ms",
-        ("tensors", "placement", "torch", FIXED, "auto", "auto / fixed (10 % to 90 %)"),
+        ("tensors", "placement", "torch", FIXED, "auto", "auto / fixed (95 % interval)", "of"),
         rows,
-        caption=f"medians of {repeats} interleaved repetitions{taken}",
+        caption=f"medians of so many interleaved repetitions{taken}",
         left=2,
     )
     return Group(machine.line(record), shown)

@@ -32,6 +32,8 @@ from gaf.kernels import native
 from gaf.lab.bench.shapes import Shapes
 
 FUNCTIONS = tuple(family.name for family in PAPER)  # what the authors have code for, too
+AUTO = gaf.Auto.name
+GRADIENTS = "gradients"  # in the place of an optimizer: what is called in front of one
 ALPHA, BETA = 0.1, 20.0
 IMPLEMENTATIONS = ("single", "foreach", "fused")
 HYPER: dict[str, dict[str, Any]] = {
@@ -39,7 +41,12 @@ HYPER: dict[str, dict[str, Any]] = {
     "Adam": {"lr": 1e-3},
     "AdamW": {"lr": 1e-3, "weight_decay": 1e-2},
 }
-STATE = {"SGD": ("velocity",), "Adam": ("mean", "square"), "AdamW": ("mean", "square")}
+STATE = {
+    "SGD": ("velocity",),
+    "Adam": ("mean", "square"),
+    "AdamW": ("mean", "square"),
+    GRADIENTS: (),
+}
 CLIPS: dict[str, Callable[[Sequence[Tensor]], Any]] = {
     "clip_grad_norm_": lambda params: clip_grad_norm_(params, 1e9),
     "clip_grad_value_": lambda params: clip_grad_value_(params, 1e9),
@@ -65,10 +72,21 @@ class Contender:
         if self.who == "authors":
             return f"authors' formulation, {self.function}"
         if self.who in CLIPS:
-            return f"{self.who}, then torch {self.implementation}"
+            return (
+                f"{self.who}, then torch {self.implementation}" if self.implementation else self.who
+            )
+        if self.optimizer == GRADIENTS:
+            return f"activate_grad_, {self.function}"
         return " ".join(
             filter(None, (self.who, self.function, self.placement, self.implementation))
         )
+
+
+def base_of(optimizer: str) -> Contender:
+    """What the contenders of an optimizer are compared with."""
+    if optimizer == GRADIENTS:
+        return Contender(GRADIENTS, "clip_grad_norm_")
+    return Contender(optimizer, "torch", "fused")
 
 
 @dataclass
@@ -105,7 +123,12 @@ class Model:
 def contenders(
     optimizer: str, model: Model, implementations: Sequence[str]
 ) -> dict[Contender, Step]:
-    """The step of every contender of an optimizer: torch's, ours, clipping, the authors', and the limit."""
+    """The step of every contender of an optimizer: torch's, ours, clipping, the authors', and the limit.
+
+    Of :data:`GRADIENTS` what changes them in place; it is the last that a model serves.
+    """
+    if optimizer == GRADIENTS:
+        return _in_front(model.params)
     params, states = model.params, [model.state(name) for name in STATE[optimizer]]
     steps: dict[Contender, Step] = {}
     for how in implementations:
@@ -117,19 +140,34 @@ def contenders(
                 clip(params),
                 torch_fused(),
             )
-    placements = gaf.PLACEMENTS if optimizer == "SGD" else ("gradient",)
-    for f, place, how in itertools.product(FUNCTIONS, placements, implementations):
+    sgd = optimizer == "SGD"
+    rules = list(itertools.product(FUNCTIONS, gaf.PLACEMENTS if sgd else ("gradient",)))
+    rules += [(AUTO, "gradient")] if sgd else []
+    for (f, place), how in itertools.product(rules, implementations):
         if how != "fused" or native.INSTRUCTION_SETS:
-            activation = f"{f}({ALPHA}, {BETA})"
+            activation = AUTO if f == AUTO else f"{f}({ALPHA}, {BETA})"
             steps[Contender(optimizer, "gaf", how, f, place)] = step_of(
                 gaf, optimizer, model, how, activation=activation, placement=place
             )
-    if optimizer == "SGD":
+    if sgd:
         for f in FUNCTIONS:
             steps[Contender(optimizer, "authors", None, f)] = lambda f=f: authors_step(
                 params, states[0], f, ALPHA, BETA, **HYPER["SGD"]
             )
     steps[Contender(optimizer, kind())] = streaming_pass(params, model.grads, states)
+    return steps
+
+
+def _in_front(params: Sequence[Tensor]) -> dict[Contender, Step]:
+    """Clipping, and activation in place. The fixed points of these functions are no subnormal numbers."""
+    steps: dict[Contender, Step] = {
+        Contender(GRADIENTS, name): lambda clip=clip: clip(params) for name, clip in CLIPS.items()
+    }
+    for f in FUNCTIONS if native.INSTRUCTION_SETS else ():
+        activation = gaf.parse(f"{f}({ALPHA}, {BETA})")
+        steps[Contender(GRADIENTS, "gaf", "fused", f)] = lambda activation=activation: (
+            gaf.activate_grad_(params, activation)
+        )
     return steps
 
 

@@ -30,7 +30,10 @@ def measure(repeats: int, console: Console) -> dict[str, Any]:
         steps: dict[tuple[str, str], Step] = {}
         for optimizer in OPTIMIZERS:
             steps |= {(optimizer, who): step for who, step in contenders(optimizer, model).items()}
-        seconds = timed(console, SHAPES[name].label, steps, repeats=repeats)
+        pairs = [
+            ((optimizer, who), (optimizer, "alone")) for optimizer in OPTIMIZERS for who in WHO
+        ]
+        seconds = timed(console, SHAPES[name].label, steps, repeats=repeats, judged=pairs)
         shapes[name] = {}
         for optimizer in OPTIMIZERS:
             alone = seconds[optimizer, "alone"]
@@ -61,19 +64,19 @@ def contenders(optimizer: str, model: Model) -> dict[str, Step]:
 
 def table(record: Mapping[str, Any]) -> Group:
     """What was measured, for people."""
-    rows, repeats = [], 0
+    rows, repeats = [], []
     for name, optimizers in record["shapes"].items():
         for optimizer, figures in optimizers.items():
             alone = f"{1e3 * figures['alone']['median']:.2f}"
-            ratios = (f"{Spread(**figures[who]):.2f}" for who in WHO)
+            ratios = (Spread(**figures[who]).estimate(".2f") for who in WHO)
             rows.append((SHAPES[name].label, optimizer, alone, *ratios))
-            repeats = figures["alone"]["n"]
+            repeats.append(figures["alone"]["n"])
     taken = "" if record["others"] is None else f"; others took {record['others']:.0%}"
     shown = sheet(
-        "torch's fused steps, ms, and times as long (10 % to 90 %)",
+        "torch's fused steps, ms, and times as long (95 % interval)",
         ("tensors", "optimizer", "alone", *WHO),
         rows,
-        caption=f"medians of {repeats} interleaved repetitions{taken}",
+        caption=f"medians of {min(repeats)} to {max(repeats)} interleaved repetitions{taken}",
         left=2,
     )
     return Group(machine.line(record), shown)

@@ -6,13 +6,17 @@ import datetime
 import os
 import platform
 import re
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import gaf
+from gaf.kernels import native
 from gaf.lab.engine.identity import cpu_model, git_revision
 
 
@@ -30,12 +34,31 @@ def facts() -> dict[str, Any]:
         "torch": torch.__version__,
         "gaf": gaf.__version__,
         "git": git_revision(Path.cwd()),
+        "kernels": native.build(),
     }
 
 
 def line(about: Mapping[str, Any]) -> str:
     """The facts that stand above a table."""
     return "{cpu}, {cores} cores, {threads} threads, torch {torch}, {date}\n".format(**about)
+
+
+# Ends with the process that started it, however that ends.
+_COMPUTING = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): sum(range(10**5))"
+
+
+@contextmanager
+def company(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """So many other processes compute meanwhile."""
+    command = [sys.executable, "-c", _COMPUTING, str(os.getpid())]
+    processes = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
 
 
 class Others:

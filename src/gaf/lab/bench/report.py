@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gaf.common.files import write_whole
-from gaf.lab.bench.contenders import ALPHA, BETA, BYTES, HYPER, Contender
+from gaf.lab.bench.contenders import ALPHA, BETA, BYTES, GRADIENTS, HYPER, Contender, base_of
 from gaf.lab.bench.run import Report, growth_contenders
-from gaf.lab.bench.shapes import SHAPES
+from gaf.lab.bench.shapes import COMPANY, LISTS
 from gaf.lab.bench.targets import NOT_REACHED, REACHED
 from gaf.lab.bench.timing import ratio, sheet, spread
 from gaf.lab.bench.training import PAPER
@@ -36,7 +36,7 @@ def tables(report: Report) -> Group:
                 if contender.optimizer == optimizer
             }
             if own:
-                parts.append(_times(f"{SHAPES[name].label}: {optimizer}", own, optimizer))
+                parts.append(_times(f"{LISTS[name].label}: {optimizer}", own, optimizer))
     if report.memory and report.memory_facts:
         parts.append(_memory(report))
     if any(growth.seconds for growth in report.growth):
@@ -57,11 +57,20 @@ def _about(report: Report) -> str:
         f"{about['cpu']}, {about['cores']} cores, {about['threads']} threads, {about['ram_gib']} GiB"
         f"{taken}\n"
         f"{about['date']}, gaf {about['gaf']}{commit}, torch {about['torch']}, Python {about['python']}\n"
+        f"kernels: {_kernels(about['kernels'])}\n"
     )
 
 
+def _kernels(build: Mapping[str, Any]) -> str:
+    """Which were run, of which sources."""
+    if not build["instruction_sets"]:
+        return "not built"
+    return f"{build['in_use']}, sources {build['sources']}, compiled by {build['compiler']}"
+
+
 def _times(title: str, times: Mapping[Contender, Sequence[float]], optimizer: str) -> Table:
-    fused = times.get(Contender(optimizer, "torch", "fused"))
+    base = base_of(optimizer)
+    base_times = times.get(base)
 
     def row(contender: Contender, seconds: Sequence[float]) -> Iterator[str]:
         milliseconds = spread(seconds).times(1e3)
@@ -69,12 +78,11 @@ def _times(title: str, times: Mapping[Contender, Sequence[float]], optimizer: st
         alike = times.get(Contender(optimizer, "torch", contender.implementation))
         shown = alike if contender.who in ("gaf", "torch") else None
         yield f"{ratio(seconds, shown).median:.2f}" if shown else ""
-        over = ratio(seconds, fused) if fused else None
-        yield from (f"{over.median:.2f}", over.range(".2f")) if over else ("", "")
+        over = ratio(seconds, base_times) if base_times else None
+        yield from (over.estimate(".3f"), str(over.n)) if over else ("", "")
 
-    columns = ("rule", "ms", "10 % to 90 %", "x torch alike", "x torch fused", "10 % to 90 %")
-    repeats = len(next(iter(times.values())))
-    caption = f"medians of {repeats} interleaved repetitions (10 % to 90 %)"
+    columns = ("rule", "ms", "10 % to 90 %", "x torch alike", f"x {base} (95 % interval)", "of")
+    caption = "medians of interleaved repetitions; of: how many the ratio and its interval have"
     return sheet(title, columns, (list(row(*pair)) for pair in times.items()), caption=caption)
 
 
@@ -90,7 +98,7 @@ def _memory(report: Report) -> Table:
         )
         for contender, allocated in report.memory.items()
     )
-    title = f"Extra memory of a step, {SHAPES[facts.shapes].title}"
+    title = f"Extra memory of a step, {LISTS[facts.shapes].title}"
     return sheet(title, ("rule", "peak, MB", "peak, lists", "largest allocation, bytes"), rows)
 
 
@@ -158,14 +166,17 @@ def as_dict(report: Report) -> dict[str, Any]:
         "functions": {"alpha": ALPHA, "beta": BETA},
         "optimizers": HYPER,
         "bytes_per_parameter": BYTES,
+        "company": COMPANY,
         "others": {
             f"{name} {optimizer}": share for (name, optimizer), share in report.others.items()
         },
         "shapes": {
             name: {
-                "tensors": len(SHAPES[name].tensors),
-                "parameters": SHAPES[name].parameters,
-                "rows": [row for optimizer in BYTES for row in _rows(times, optimizer)],
+                "tensors": len(LISTS[name].tensors),
+                "parameters": LISTS[name].parameters,
+                "rows": [
+                    row for optimizer in (*BYTES, GRADIENTS) for row in _rows(times, optimizer)
+                ],
             }
             for name, times in report.times.items()
         },
@@ -185,13 +196,13 @@ def as_dict(report: Report) -> dict[str, Any]:
 
 
 def _rows(times: Mapping[Contender, Sequence[float]], optimizer: str) -> list[dict[str, Any]]:
-    base = times.get(Contender(optimizer, "torch", "fused"))
+    torch_fused = times.get(Contender(optimizer, "torch", "fused"))
     return [
         {
             **asdict(contender),
             "rule": str(contender),
             **asdict(spread(seconds)),
-            "over_torch_fused": asdict(ratio(seconds, base)) if base else None,
+            "over_torch_fused": asdict(ratio(seconds, torch_fused)) if torch_fused else None,
             "seconds": [float(f"{second:.6g}") for second in seconds],
         }
         for contender, seconds in times.items()

@@ -16,6 +16,7 @@ from gaf.lab.bench.contenders import (
     BETA,
     BYTES,
     FUNCTIONS,
+    GRADIENTS,
     IMPLEMENTATIONS,
     Contender,
     Model,
@@ -30,8 +31,8 @@ from gaf.lab.bench.memory import (
     settle_allocator,
     working_space,
 )
-from gaf.lab.bench.shapes import SHAPES, flat
-from gaf.lab.bench.targets import MemoryFacts, Target, judge, judge_memory
+from gaf.lab.bench.shapes import BESIDE_OTHERS, COMPANY, SHAPES, flat
+from gaf.lab.bench.targets import MemoryFacts, Target, judge, judge_memory, judged
 from gaf.lab.bench.timing import stage, timed
 from gaf.lab.bench.training import TrainingTimes, training_steps
 
@@ -53,13 +54,14 @@ class BenchPlan:
     """What to measure; ``budget`` is in seconds for one optimizer on one list of tensors."""
 
     shapes: tuple[str, ...]
-    optimizers: tuple[str, ...] = ("SGD", "Adam", "AdamW")
+    optimizers: tuple[str, ...] = ("SGD", "Adam", "AdamW", GRADIENTS)
     implementations: tuple[str, ...] = IMPLEMENTATIONS
     repeats: int = 21
     budget: float = 600.0
     memory_functions: tuple[str, ...] = FUNCTIONS
     growth: tuple[int, ...] = ()
     training: bool = False
+    busy: bool = False
 
 
 @dataclass
@@ -106,6 +108,8 @@ def run(plan: BenchPlan, console: Console) -> Report:
     try:
         for name in plan.shapes:
             _shapes(report, console, name)
+        if plan.busy:
+            _busy(report, console)
         for millions in plan.growth:
             _growth(report, console, millions)
         if plan.training:
@@ -124,13 +128,36 @@ def _shapes(report: Report, console: Console, name: str) -> None:
         steps = contenders(optimizer, model, plan.implementations)
         seconds: dict[Contender, list[float]] = {}
         title = f"{SHAPES[name].title}, {optimizer}, {len(steps)} rules"
+        pairs = judged(name, steps)
+        limits = {"repeats": plan.repeats, "budget": plan.budget}
         try:
             with _watching(report, name, optimizer):
-                timed(console, title, steps, seconds, repeats=plan.repeats, budget=plan.budget)
+                timed(console, title, steps, seconds, judged=pairs, **limits)
         finally:
             times.update(seconds)
+        if optimizer == GRADIENTS:
+            continue
         if report.memory_facts is None or report.memory_facts.shapes == name:
             _memory(report, console, model, optimizer)
+        model.forget(optimizer)
+
+
+def _busy(report: Report, console: Console) -> None:
+    """The fused steps of SGD and Adam again, beside other processes that compute all the time."""
+    plan, times = report.plan, report.times.setdefault(BESIDE_OTHERS.name, {})
+    model = Model(BESIDE_OTHERS)
+    for optimizer in ("SGD", "Adam"):
+        steps = contenders(optimizer, model, ("fused",))
+        pairs = judged(BESIDE_OTHERS.name, steps)
+        steps = {contender: steps[contender] for contender in dict.fromkeys(sum(pairs, ()))}
+        seconds: dict[Contender, list[float]] = {}
+        try:
+            with machine.company(COMPANY):
+                title = f"{BESIDE_OTHERS.title}, {optimizer}, {len(steps)} rules"
+                limits = {"repeats": plan.repeats, "budget": plan.budget}
+                timed(console, title, steps, seconds, **limits)
+        finally:
+            times.update(seconds)
         model.forget(optimizer)
 
 
@@ -149,6 +176,7 @@ def _memory(report: Report, console: Console, model: Model, optimizer: str) -> N
         if contender.who == "torch"
         or (
             contender.who == "gaf"
+            and contender.function in FUNCTIONS
             and (contender.implementation == "fused" or contender.function in functions)
         )
     }
@@ -174,7 +202,7 @@ def _growth(report: Report, console: Console, millions: int) -> None:
 def _training(report: Report, console: Console) -> None:
     """All contenders train the same model in turn."""
     times = report.training = TrainingTimes()
-    limits = {"budget": report.plan.budget, "shortest": 0.0}
+    limits: dict[str, Any] = {"budget": report.plan.budget, "shortest": 0.0}
     parts: dict[Contender, list[float]] = {}
     steps = training_steps(parts)
     try:

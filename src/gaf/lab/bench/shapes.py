@@ -70,3 +70,8 @@ def flat(millions: int, piece: int = 250_000) -> Shapes:
 
 
 SHAPES = {shapes.name: shapes for shapes in (resnet50(), transformer(), tiny())}
+
+# The same tensors, on a machine where as many processes as have this number compute all the time.
+COMPANY = 2
+BESIDE_OTHERS = Shapes("busy", "ResNet-50, busy machine", resnet50().tensors)
+LISTS = {**SHAPES, BESIDE_OTHERS.name: BESIDE_OTHERS}
