@@ -112,7 +112,7 @@ def adapt(
 def _followed(
     auto: Any, group: Group, old: Tensor, found: Tensor, skipped: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """What :func:`adapt` returns where f follows sizes; ``found`` has their logarithms, and which there are."""
+    """What :func:`adapt` returns where f follows sizes; ``found`` has their logarithms, or twice 0."""
     weight, total, size, pace = old.unbind(1)
     log, share = found.unbind(1)
     seen = share > 0  # a tensor whose sample holds no number but 0 tells nothing
