@@ -24,7 +24,7 @@ try:
 except ImportError:  # built without a C compiler
     _native: Any = None
 
-FUNCTIONS = {"arctan": 0, "tanh": 1, "log": 2, "softsign": 3, "algebraic": 4}
+FUNCTIONS: dict[str, int] = _native.functions() if _native else {}  # the number of each
 
 INSTRUCTION_SETS: tuple[str, ...] = tuple(_native.instruction_sets()) if _native else ()
 

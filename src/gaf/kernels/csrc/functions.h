@@ -238,4 +238,7 @@ GAF_INLINE float gaf_arctan_ratio_f32(float x, float y, double alpha) {
     return gaf_with_sign((float)alpha * (a > y ? 1.57079632679489662f - angle : angle), x);
 }
 
+/* Every function, in the order of their numbers. */
+#define GAF_EACH_FUNCTION(X, TYPE) X(arctan, TYPE) X(tanh, TYPE) X(log, TYPE) X(softsign, TYPE) X(algebraic, TYPE)
+
 #endif

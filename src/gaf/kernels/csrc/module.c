@@ -68,6 +68,19 @@ static PyObject *instruction_sets(PyObject *self, PyObject *unused) {
     return names;
 }
 
+#define GAF_NAME(FUNCTION, TYPE) #FUNCTION,
+static PyObject *functions(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    static const char *const names[] = {GAF_EACH_FUNCTION(GAF_NAME, )};
+    PyObject *numbers = PyDict_New();
+    for (long i = 0; numbers && i < GAF_FUNCTIONS; i++) {
+        PyObject *number = PyLong_FromLong(i);
+        if (!number || PyDict_SetItemString(numbers, names[i], number) < 0) Py_CLEAR(numbers);
+        Py_XDECREF(number);
+    }
+    return numbers;
+}
+
 /* Lists of tensors as one long row of elements: tensor i begins at starts[i]. */
 typedef struct {
     ptrdiff_t tensors, elements;
@@ -637,6 +650,7 @@ static PyObject *stream(PyObject *self, PyObject *args) {
 
 static PyMethodDef METHODS[] = {
     {"instruction_sets", instruction_sets, METH_NOARGS, "What this CPU can run, best first."},
+    {"functions", functions, METH_NOARGS, "The number of each function by its name."},
     {"sgd", sgd, METH_VARARGS, "One step of SGD for tensors of one type."},
     {"adam", adam, METH_VARARGS, "One step of Adam for tensors of one type."},
     {"count", count, METH_O, "Add 1 to the float32 at each address; returns them."},

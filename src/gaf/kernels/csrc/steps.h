@@ -335,12 +335,11 @@ GAF_CONVERSIONS(f16)
             activate_##FUNCTION##_##TYPE                                                                               \
     }
 
-/* The loops of a type, for all functions in the order of the enum of gaf.h. */
-#define GAF_ALL(X, TYPE) X(arctan, TYPE) X(tanh, TYPE) X(log, TYPE) X(softsign, TYPE) X(algebraic, TYPE)
+/* The loops of a type, for all functions. */
 #define GAF_ROW(FUNCTION, TYPE) GAF_ENTRY(FUNCTION, TYPE),
 #define GAF_TYPE(LOOPS, TYPE)                                                                                          \
-    GAF_ALL(LOOPS, TYPE)                                                                                               \
-    const gaf_loops GAF_TABLE(TYPE)[GAF_FUNCTIONS] = {GAF_ALL(GAF_ROW, TYPE)};
+    GAF_EACH_FUNCTION(LOOPS, TYPE)                                                                                     \
+    const gaf_loops GAF_TABLE(TYPE)[GAF_FUNCTIONS] = {GAF_EACH_FUNCTION(GAF_ROW, TYPE)};
 
 GAF_TYPE(GAF_LOOPS, f32)
 GAF_TYPE(GAF_HALF_LOOPS, bf16)
