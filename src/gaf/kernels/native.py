@@ -98,9 +98,12 @@ class Known:
             if not absent and not all(map(Tensor.is_contiguous, column)):  # type: ignore[arg-type]
                 return False
             addresses.append(None if absent else list(map(Tensor.data_ptr, column)))  # type: ignore[arg-type]
-        if not PLAIN.issuperset(map(type, gs)) or {g.layout for g in gs} != {torch.strided}:
-            return False  # such as sparse ones, which have no address
-        gradients = list(map(Tensor.data_ptr, gs))
+        if not PLAIN.issuperset(map(type, gs)):
+            return False
+        try:
+            gradients = list(map(Tensor.data_ptr, gs))
+        except RuntimeError:  # sparse ones have no address
+            return False
         self.addresses = [addresses[0], gradients, *addresses[1:]]
         self.columns = list(columns)  # the same tensors in the lists of this step
         return (

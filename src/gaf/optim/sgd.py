@@ -107,8 +107,11 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         Under its own name torch.compile runs it, and knows of a velocity only if the first parameter of all
         has one: without a gradient there, the velocities of the others would begin anew at every step.
         """
-        params = [p for p in group["params"] if p.grad is not None]
+        params = list(group["params"])
         grads = [p.grad for p in params]
+        if type(None) in set(map(type, grads)):
+            params = [p for p, g in zip(params, grads, strict=True) if g is not None]
+            grads = [g for g in grads if g is not None]
         key = _BAKED if acting.placement == "update" else _VELOCITY
         if group["momentum"] == 0:
             return params, grads, {key: [None] * len(params)}, []
