@@ -30,7 +30,7 @@ from gaf.lab.engine.signals import Interrupted
 from gaf.lab.study import settings
 from gaf.lab.study.grid import digest, places
 from gaf.trials.request import Request
-from tests.forked import ENVIRONMENT
+from tests.forked import Forked
 
 # What gaf.trial writes, without the seconds that importing torch takes.
 REPORTING = """
@@ -361,10 +361,10 @@ def test_no_process_of_a_script_outlives_its_parent(script, tmp_path, number):
         "from gaf.lab.engine.script import script_config\n"
         f"train(script_config('train.py'), {str(tmp_path / 'run')!r})\n"
     )
-    parent = subprocess.Popen([sys.executable, "-c", code], env=ENVIRONMENT, cwd=tmp_path)
+    parent = Forked(["-c", code], cwd=tmp_path)
     pids = begun(tmp_path / "run", parent)
     assert sorted(processes(str(tmp_path / "run" / TRIAL))) == sorted(pids)
-    parent.send_signal(number)
+    os.kill(parent.pid, number)
     parent.wait(60)
     assert gone(pids)
     assert not (tmp_path / "run" / "finished.json").exists()
