@@ -168,3 +168,41 @@ def test_sampled_quantiles_are_those_of_the_sample(dtype, threads):
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found, native.quantiles(native.sample(gs, spacing) / 3.0, 0.5))
+
+
+def test_a_shorter_view_at_the_same_address_is_not_written_beyond_its_end():
+    p = torch.nn.Parameter(torch.arange(10.0))
+    opt = gaf.SGD([p], lr=1.0, activation="arctan(1, 1)")
+    for _ in range(2):
+        p.grad = torch.ones(10)
+        opt.step()
+    whole = p.data
+    p.data = whole[:5]
+    before = whole.clone()
+    with pytest.raises(RuntimeError, match="size"):
+        opt.step()
+    assert torch.equal(whole[5:], before[5:])
+
+
+def test_a_sample_is_taken_by_the_sizes_of_this_step(monkeypatch):
+    """A pruned parameter whose velocity was not: an error, and nothing is read beyond the gradient."""
+    read = []
+    sampled = native.sampled_quantiles
+    monkeypatch.setattr(
+        native,
+        "sampled_quantiles",
+        lambda known, *rest: (read.append(known.sizes), sampled(known, *rest))[1],
+    )
+    p = torch.nn.Parameter(torch.randn(4000))
+    opt = gaf.SGD([p], lr=0.1, momentum=0.9, activation=gaf.Auto(), placement="gradient")
+    for _ in range(2):
+        p.grad = torch.randn_like(p)
+        opt.step()
+    assert read
+    assert {tuple(sizes) for sizes in read} == {(4000,)}
+    read.clear()
+    p.data = torch.randn(10)
+    p.grad = torch.randn(10)
+    with pytest.raises(RuntimeError, match="size"):
+        opt.step()
+    assert not read

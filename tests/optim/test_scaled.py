@@ -190,6 +190,18 @@ def test_other_types(dtype, placement, by):
     torch.testing.assert_close(run(dtype).to(wide), run(wide), rtol=digits, atol=digits)
 
 
+@pytest.mark.parametrize("by", ["norm", "max", "top"])
+def test_zeros_that_a_sparse_gradient_does_not_store_are_elements_too(by):
+    stored = torch.sparse_coo_tensor([[1, 3]], [[-2.0, -3.0], [-5.0, -1.0]], (5, 2))
+    weights = []
+    for g in (stored, stored.to_dense()):
+        w = torch.zeros(5, 2, requires_grad=True)
+        w.grad = g
+        gaf.SGD([w], lr=1.0, activation=gaf.Scaled(by=by), placement="gradient").step()
+        weights.append(w.detach())
+    torch.testing.assert_close(*weights)
+
+
 def test_sparse_gradients():
     table = nn.Embedding(5, 3, sparse=True)
     before = table.weight.detach().clone()

@@ -182,13 +182,14 @@ def refuse_flat(strategy: Strategy, optimizers: list[torch.optim.Optimizer]) -> 
     """Raise for Auto and Scaled on FSDP's flattened shards."""
     if not isinstance(strategy, FSDPStrategy):
         return
-    needs = {
+    reasons = {
         Auto: "Auto tells vectors from matrices",
         Scaled: "Scaled takes the size of each tensor",
     }
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            reason = needs.get(type(activation_of(group)))
+            activation = activation_of(group)
+            reason = next((r for kind, r in reasons.items() if isinstance(activation, kind)), None)
             if reason is not None:
                 raise GafError(
                     f"FSDPStrategy flattens every weight, and {reason}: use ModelParallelStrategy, or a "

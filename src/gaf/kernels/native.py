@@ -89,7 +89,6 @@ class Known:
         columns = (ws, *states)
         if len(columns) != len(self.columns):
             return False
-        old = self.addresses
         addresses: list[list[int] | None] = []
         for column, before in zip(columns, self.columns, strict=True):
             if len(column) != len(before) or not all(map(operator.is_, column, before)):
@@ -104,17 +103,21 @@ class Known:
             gradients = list(map(Tensor.data_ptr, gs))
         except RuntimeError:  # sparse ones have no address
             return False
-        self.addresses = [addresses[0], gradients, *addresses[1:]]
-        self.columns = list(columns)  # the same tensors in the lists of this step
-        return (
-            [old[0], *old[2:]] == addresses
+        if not (
+            [self.addresses[0], *self.addresses[2:]] == addresses
+            and list(map(Tensor.numel, ws))
+            == self.sizes  # a shorter view begins at the same address
             and {g.dtype for g in gs} == {self.dtype}
             and {g.is_cpu for g in gs} == {True}
             and all(map(Tensor.is_contiguous, gs))
             and list(map(Tensor.numel, gs)) == self.sizes
             and 0 not in gradients  # zeros that nobody has computed, or no elements
             and not any(map(Tensor.is_neg, gs))
-        )
+        ):
+            return False
+        self.addresses = [addresses[0], gradients, *addresses[1:]]
+        self.columns = list(columns)  # the same tensors in the lists of this step
+        return True
 
 
 def refusal(
@@ -138,6 +141,8 @@ def refusal(
             return f"the native kernels take alpha and beta from {RANGE[0]} to {RANGE[1]}"
     if not lists[0] or (known is not None and known.holds(*lists)):  # type: ignore[arg-type]
         return None
+    if known is not None:
+        known.columns = []  # nothing is known until it is learned anew
     sizes = list(map(Tensor.numel, lists[0]))  # type: ignore[arg-type]
     present: list[Sequence[Tensor]] = [lists[0]]  # type: ignore[list-item]
     for column in lists[1:]:
@@ -166,8 +171,6 @@ def refusal(
         if known is not None:
             known.learn(*lists)  # type: ignore[arg-type]
         return None
-    if known is not None:
-        known.columns = []
     return refusal_of_rows("native", "cpu", lists)
 
 

@@ -97,7 +97,8 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             how = implementation(self.rule, group, acting, params, grads, *columns, known=known)
         factors = None
         if acting.adaptive and params:
-            factors = self._adapted(group, acting, params, grads, states, counters, hyper, known)
+            found = known if how == "native" else None
+            factors = self._adapted(group, acting, params, grads, states, counters, hyper, found)
         monitor = self.gaf_monitor
         if monitor is not None and monitor.due and number is not None:
             self._observe(number, group, acting, params, grads, states, counters, hyper, factors)

@@ -35,9 +35,8 @@ class Size:
 
 def _squares(x: Tensor, wide: torch.dtype) -> Tensor:
     if not torch.compiler.is_compiling() and native.refusal("arctan", [x]) is None:
-        found = native.squares(
-            x
-        )  # several times as fast; a sum of float32 loses squares below 1e-38
+        # several times as fast; a sum of float32 loses squares below 1e-38
+        found = native.squares(x)
         if 1e-25 * x.numel() < found < torch.inf:
             return torch.tensor(found, dtype=wide)
     return torch.linalg.vector_norm(x, dtype=wide) ** 2
@@ -100,7 +99,10 @@ def sizes(
             assert reference is not None
             numbers = hyper if counts is None else {**hyper, "step": counts[i]}
             x = _seen(reference, p, _unscaled(g, scale), [c[i] for c in columns], numbers)
-        rows.append(size.part(x, wide).to(home))
+        part = size.part(x, wide)
+        if g.is_sparse and x.numel() < g.numel():  # zeros that are not stored are elements too
+            part = part.clamp(min=0)
+        rows.append(part.to(home))
     found = torch.stack(rows)
     if scale is not None and hyper is None:
         root = 2 if size is SIZES["norm"] else 1  # squares carry it twice

@@ -1,4 +1,4 @@
-/* What gaf.Monitor knows exactly of a gradient, in one pass; compiled once per instruction set (isa_*.h).
+/* What gaf.Monitor knows exactly of a gradient, in one pass; compiled once per instruction set (isa_*.c).
  *
  * Of the finite elements the sum of squares (in double: no square overflows, and no digit of a long sum is lost) and
  * the largest magnitude; how many are inf or NaN, and how many are 0. Sums are kept in lanes, which the compiler turns

@@ -533,7 +533,7 @@ static void sampled_work(void *context, ptrdiff_t index) {
     }
 }
 
-/* Both of the above in one pass, for tensors of one type. */
+/* What `sample` and `quantiles` do, in one pass, for tensors of one type. */
 static PyObject *sampled_quantiles(PyObject *self, PyObject *args) {
     (void)self;
     int threads;

@@ -155,7 +155,7 @@ def _busy(report: Report, console: Console) -> None:
             with machine.company(COMPANY):
                 title = f"{BESIDE_OTHERS.title}, {optimizer}, {len(steps)} rules"
                 limits = {"repeats": plan.repeats, "budget": plan.budget}
-                timed(console, title, steps, seconds, **limits)
+                timed(console, title, steps, seconds, judged=pairs, **limits)
         finally:
             times.update(seconds)
         model.forget(optimizer)
