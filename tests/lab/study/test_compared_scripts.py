@@ -4,6 +4,7 @@ import textwrap
 
 import pytest
 
+from gaf.common.errors import GafError
 from gaf.lab.engine.script import script_config
 from gaf.lab.study.compare import compare
 from gaf.lab.study.plan import Plan, TuningPlan
@@ -61,6 +62,28 @@ def test_with_validation_alone_the_verdict_is_on_it(tmp_path, monkeypatch):
 def test_a_script_that_ignores_its_seed_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"pass trial\.seed to torch\.manual_seed"):
         compared(tmp_path, monkeypatch, seed="3")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("raise NameError('lr')", "the first run of the script failed: .*NameError"),
+        ("print('trained')", "the first run of the script failed: .*call trial.report"),
+        (
+            "import gaf; gaf.trial(score='loss', higher_is_better=False).report(validation=1.0, step=1)",
+            "made no optimizer with trial.optimizer",
+        ),
+    ],
+    ids=["crashes", "reports nothing", "has its own optimizer"],
+)
+def test_what_no_setting_could_change_is_run_once(script, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(script)
+    plan = Plan(script_config("train.py"), ("adam",), (0, 1), THREE_RATES)
+    with Pool(2, tmp_path / "out" / LOG) as pool, pytest.raises(GafError, match=said):
+        compare(plan, tmp_path / "out", pool)
+    assert len(list((tmp_path / "out" / "runs").iterdir())) == 1
 
 
 def test_what_belongs_to_scripts_is_refused_elsewhere():

@@ -62,6 +62,9 @@ def compare(
     script = plan.base.task.is_script
     with folders.locked(folder):
         entries, seeds = plan.entries(), look(plan, folder)
+        if script:
+            first = plan.first(seeds.every)
+            scripts.check_first(trainer.train("the first run", {entries[0].name: [first]}))
         tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, {})
         if finalists and tuning:
             higher = higher_is_better(chain.from_iterable(tried.values()))

@@ -165,6 +165,13 @@ class Plan:
         """The runs of the table, in the order of the seeds."""
         return _seeded(self._at(setting, rate), seeds)
 
+    def first(self, seeds: Sequence[int]) -> RunConfig:
+        """The run of the baseline at its usual rate that the others begin with."""
+        setting = self.entries()[0].setting
+        rate = setting.config.optimizer.lr
+        runs = self.trials(setting, rate) if self.tuning else self.finals(setting, rate, seeds)
+        return runs[0]
+
     def _at(self, setting: Setting, rate: float) -> RunConfig:
         config = at_rate(setting.config, rate)
         name = f"{self.title}: {setting.name}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from gaf.common.errors import GafError
 from gaf.lab.engine.script import ScriptReport, check_seeds, read_report
+from gaf.lab.study.grid import Outcome
 from gaf.lab.study.judge import Entry, Finals
 from gaf.lab.study.results import RuleCurve, Tuning
 from gaf.lab.tasks.base import ScoredOn
@@ -34,6 +35,20 @@ class ScriptFacts:
             first.script_rule if first else "script",
             (first.script_rate if first else None) or 1.0,
             "test" if tested else "validation",
+        )
+
+
+def check_first(outcomes: Mapping[str, Sequence[Outcome]]) -> None:
+    """Refuse a script that fails, or that no setting could change, before it is trained many times."""
+    ((first,),) = outcomes.values()
+    if first.result is None:
+        raise GafError(
+            f"the first run of the script failed: {first.error}. docs/own-script.md shows what a script needs"
+        )
+    if not read_report(first.folder).optimizers:
+        raise GafError(
+            "the script made no optimizer with trial.optimizer: every rule and rate would train alike; "
+            'write trial.optimizer("sgd", params, lr=...) in the place of torch.optim.SGD(params, lr=...)'
         )
 
 
