@@ -1,4 +1,4 @@
-"""What gaf.Auto and gaf.QuantileClip have to hold: `python benchmarks/auto/acceptance.py` rewrites the tables.
+"""What gaf.Auto and gaf.QuantileClip have to hold: `python -m benchmarks.auto.acceptance` writes the tables.
 
 The tables of docs/auto.md come from results/auto/acceptance, a file of records for each problem. `--measure`
 first trains what is missing there, one run after the other on one thread, in runs/auto-acceptance; the text
@@ -6,148 +6,45 @@ is read from GAF_DATA. After a stop the same command resumes.
 
 Learning rates are tuned as `gaf compare` tunes them: on validation data that no run is trained on, on seeds
 of their own, with a grid that grows where its edge is among the best. The runs of the tables have other seeds
-and are scored on test data. Auto and its controls are not tuned: their rates stand here.
+and are scored on test data.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
+from benchmarks.auto.acceptance_plan import AUTOS, MARGINS, PROBLEMS, TUNING, Margin
 from rich.console import Console
+from scipy import special
 
-from gaf.lab.engine.config import RunConfig, TaskConfig, override
-from gaf.lab.study import recipes
+from gaf.common.files import write_whole
+from gaf.lab.reports.numbers import counted, fixed, score
 from gaf.lab.study.atlas.atlas import locked
-from gaf.lab.study.atlas.records import SUFFIX, RecordingTable, RestoredRuns, RunRecords
+from gaf.lab.study.atlas.records import SUFFIX, RecordingTable, RestoredRuns, RunRecord, RunRecords
 from gaf.lab.study.compare import Trainer
 from gaf.lab.study.grid import Executor
-from gaf.lab.study.plan import AT_END, Plan, TuningPlan
 from gaf.lab.study.pool import LOG, Pool
 from gaf.lab.study.protocol import RateCurve, grid, growth
-from gaf.lab.study.recipes.laptop import hard_case
-from gaf.lab.study.settings import Setting, baseline, make
+from gaf.lab.study.statistics import CONFIDENCE as STUDENT
+from gaf.lab.study.statistics import Paired, deviation, mean, paired
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, RECORDS = ROOT / "docs" / "auto.md", ROOT / "results" / "auto" / "acceptance"
 RUNS = ROOT / "runs" / "auto-acceptance"
 TABLE = re.compile(r"(<!-- results/auto/acceptance: ([\w-]+) -->\n\n)((?:\|.*\n)*)")
 
-TUNING = TuningPlan(rates=5, seeds=2)
-SHORT = {"threads": 1, "monitor_every": 0, "evaluate_every": 0, "checkpoint_every": AT_END}
-SPOILT = "gaf.lab.tasks.spoilt:spoilt"  # 2 % of the steps, gradients x 1000
-AUTOS = ("auto", "auto(function=line)", "auto(function=clip)", "auto(function=sign)")
+CONFIDENCE = 0.9  # of the intervals that have to stay within a margin
 
-
-@dataclass(frozen=True)
-class Problem:
-    """A training, and the rules that run on it.
-
-    Args:
-        bases: configs by the name of their rule; a rule that begins with none of them changes the first.
-        tuned: rules whose rate is tuned.
-        given: rules and the rates they run at.
-        borrowed: rules that run at the rate of a tuned one, by problem and name.
-        seeds: of the table.
-    """
-
-    bases: Mapping[str, RunConfig]
-    tuned: tuple[str, ...]
-    given: Mapping[str, tuple[float, ...]]
-    borrowed: Mapping[str, tuple[str, str]]
-    seeds: int
-
-    @property
-    def rules(self) -> tuple[str, ...]:
-        """All of them, in the order of the table."""
-        return (*self.tuned, *self.borrowed, *self.given)
-
-    @property
-    def plan(self) -> Plan:
-        seeds = tuple(range(self.seeds))
-        return Plan(next(iter(self.bases.values())), (), seeds, TUNING)
-
-    def setting(self, rule: str) -> Setting:
-        """A rule by its name, under this name."""
-        first, _, rest = rule.partition(" + ")
-        if first not in self.bases:
-            made = make(next(iter(self.bases.values())), rule)
-        elif rest:
-            made = make(self.bases[first], rest)
-        else:
-            made = baseline(self.bases[first])
-        return replace(made, name=rule)
-
-    def spoilt(self, borrowed: Mapping[str, tuple[str, str]]) -> Problem:
-        """The same with spoilt steps."""
-        bases = {}
-        for name, config in self.bases.items():
-            task = TaskConfig(kind=SPOILT, options=config.task.model_dump(exclude_defaults=True))
-            changes = {"name": f"{config.name}-spoilt", "task": task}
-            bases[name] = config.model_copy(update=changes)
-        return replace(self, bases=bases, borrowed=borrowed)
-
-
-def _digits() -> Problem:
-    return Problem(
-        bases={"sgd": recipes.get("digits-cnn-sgdm").model_copy(update=SHORT)},
-        tuned=("sgd", "sgd + clip-norm-1", "adam"),
-        given={
-            "sgd + auto": (0.01, 0.1, 1.0),
-            "adam + auto": (0.0001, 0.001, 0.01),
-            **{f"sgd + {name}": (0.1,) for name in AUTOS[1:]},
-            **{f"adam + {name}": (0.001,) for name in AUTOS[1:]},
-        },
-        borrowed={"sgd + quantileclip": ("digits", "sgd")},
-        seeds=10,
-    )
-
-
-def _deep_sigmoid() -> Problem:
-    return Problem(
-        bases={"sgd": hard_case().model_copy(update=SHORT)},
-        tuned=("adam",),
-        given={
-            "sgd": (0.1,),
-            **{f"sgd + {name}": (0.1,) for name in AUTOS},
-            **{f"adam + {name}": (0.001,) for name in AUTOS},
-        },
-        borrowed={},
-        seeds=10,
-    )
-
-
-def _text() -> Problem:
-    """The transformer of docs/spikes.py. Auto has no weight decay, AdamW that of its recipe."""
-    changes = ["iterations=300", "batch_size=16", "task.data_options.size=32"]
-    changes += ["task.model_options.depth=2", "task.model_options.width=48"]
-    changes += ["schedule.every=iteration", "schedule.unit=iteration", "schedule.warmup=20"]
-
-    def short(name: str) -> RunConfig:
-        return override(recipes.get(name).model_copy(update=SHORT), changes)
-
-    return Problem(
-        bases={"sgd": short("text-transformer-sgdm"), "adamw": short("text-transformer-adamw")},
-        tuned=("adamw",),
-        given={
-            **{f"sgd + {name}": (0.1,) for name in AUTOS},
-            **{f"adam + {name}": (0.001,) for name in AUTOS},
-        },
-        borrowed={"adamw + quantileclip": ("text", "adamw")},
-        seeds=5,
-    )
-
-
-# Borrowed rates of the spoilt problems are those of the clean ones.
-PROBLEMS: dict[str, Problem] = {
-    "digits": _digits(),
-    "text": _text(),
-    "deep-sigmoid": _deep_sigmoid(),
-    "digits-spoilt": _digits().spoilt({"sgd + quantileclip": ("digits", "sgd")}),
-    "text-spoilt": _text().spoilt({"adamw + quantileclip": ("text", "adamw")}),
+# By the name of a table: its problems, and what the columns of each say of it.
+TABLES = {
+    "digits": {"digits": "clean", "digits-spoilt": "spoilt"},
+    "text": {"text": "clean", "text-spoilt": "spoilt"},
+    "deep-sigmoid": {"deep-sigmoid": "accuracy"},
 }
 
 
@@ -165,7 +62,7 @@ def measure(name: str, executor: Executor, console: Console) -> None:
         }
         trainer.train("tuning", trials)
         tried = {rule: growth(curve(name, rule), TUNING.rates) for rule in tuned}
-    finals = {
+    runs = {
         rule: [
             run
             for rate in rates(name, rule)
@@ -173,9 +70,10 @@ def measure(name: str, executor: Executor, console: Console) -> None:
         ]
         for rule in problem.rules
     }
-    trainer.train("runs", finals)
+    trainer.train("runs", runs)
 
 
+@cache
 def recorded(name: str) -> RunRecords:
     return RunRecords(RECORDS / f"{name}{SUFFIX}")
 
@@ -201,6 +99,130 @@ def rates(name: str, rule: str) -> tuple[float, ...]:
     return (best,)
 
 
+def finals(name: str, rule: str, rate: float) -> list[RunRecord]:
+    """The runs on the test data, in the order of the seeds."""
+    key = rule, rate, "test"
+    runs = [
+        run for run in recorded(name).runs.values() if (run.setting, run.rate, run.scored_on) == key
+    ]
+    return sorted(runs, key=lambda run: run.seed)
+
+
+def scores(name: str, rule: str, rate: float) -> list[float]:
+    return [run.score for run in finals(name, rule, rate)]
+
+
+def best_tuned(name: str) -> str:
+    """The rule with the best validation score: to choose it by the test would favour it."""
+    curves = {rule: curve(name, rule) for rule in PROBLEMS[name].tuned}
+    return max(curves, key=lambda rule: max(curves[rule].heights.values()))
+
+
+def unit(name: str) -> tuple[float, int]:
+    """What a score is multiplied by in a table, and its places after the point: points, or bits."""
+    return (1.0, 3) if name.startswith("text") else (100.0, 2)
+
+
+def written_difference(name: str, pair: Paired, confidence: float = STUDENT) -> str:
+    """The mean of a difference and its interval."""
+    factor, digits = unit(name)
+    ends = interval(pair, confidence)
+    center, low, high = (fixed(factor * x, digits, sign=True) for x in (pair.mean, *ends))
+    return f"{center} [{low}, {high}]" if math.isfinite(pair.mean) else center
+
+
+def interval(pair: Paired, confidence: float) -> tuple[float, float]:
+    """Student's interval of a mean difference."""
+    half = float(special.stdtrit(pair.n - 1, (1 + confidence) / 2)) * pair.std / math.sqrt(pair.n)
+    return pair.mean - half, pair.mean + half
+
+
+def rule_table(names: Mapping[str, str]) -> str:
+    """Each rule on the problems: rate, mean and deviation, and the difference to the best tuned rule."""
+    levels = {name: PROBLEMS[name].level for name in names}
+    heads = ["rule"]
+    for name, title in names.items():
+        heads += ["rate", title, f"minus `{best_tuned(name)}`"]
+        heads += [f"above {100 * level:g} %"] if (level := levels[name]) else []
+    rows = []
+    for rule in PROBLEMS[next(iter(names))].rules:
+        for number in range(len(rates(next(iter(names)), rule))):
+            cells = [f"`{rule}`"]
+            for name, level in levels.items():
+                cells += rule_cells(name, rule, rates(name, rule)[number], level)
+            rows.append(cells)
+    return markdown(heads, rows)
+
+
+def rule_cells(name: str, rule: str, rate: float, level: float | None) -> list[str]:
+    """What a table says of a rule on a problem."""
+    runs, best = finals(name, rule, rate), best_tuned(name)
+    own, (factor, digits) = [run.score for run in runs], unit(name)
+    spread = deviation(own)
+    text = score(factor * mean(own), None if spread is None else factor * spread, digits)
+    diverged = counted({"diverged": sum(run.diverged for run in runs)}, len(runs))
+    cells = [f"{rate:.2g}", ", ".join(filter(None, (text, diverged))), ""]
+    if rule != best:
+        reference = scores(name, best, *rates(name, best))
+        cells[-1] = written_difference(name, paired(own, reference))
+    return cells if level is None else [*cells, f"{sum(s > level for s in own)} of {len(own)}"]
+
+
+def control_table() -> str:
+    """Auto minus each of its controls on every problem."""
+    rows = []
+    for kind in ("sgd", "adam"):
+        for control in AUTOS[1:]:
+            cells = [f"`{kind} + auto` minus `{kind} + {control}`"]
+            for name, problem in PROBLEMS.items():
+                (rate,) = problem.given[f"{kind} + {control}"]
+                rules = (f"{kind} + auto", f"{kind} + {control}")
+                pair = paired(*(scores(name, rule, rate) for rule in rules))
+                cells.append(written_difference(name, pair))
+            rows.append(cells)
+    return markdown(["", *PROBLEMS], rows)
+
+
+def margin_table() -> str:
+    """The differences that have to stay within a margin, with their 90 % intervals."""
+    rows = []
+    for one in MARGINS:
+        (name, rule), (other, reference) = one.rule, one.reference
+        pair = paired(
+            scores(name, rule, *rates(name, rule)),
+            scores(other, reference, *rates(other, reference)),
+        )
+        factor, _ = unit(name)
+        worded = ("± " if one.both_sides else "") + f"{factor * one.margin:g}"
+        holds = "yes" if within(one, pair) else "**no**"
+        rows.append([one.title, worded, written_difference(name, pair, CONFIDENCE), holds])
+    return markdown(["", "margin", "difference", "holds"], rows)
+
+
+def within(one: Margin, pair: Paired) -> bool:
+    """Whether the whole interval is on the right side of the margin."""
+    low, high = interval(pair, CONFIDENCE)
+    if not one.rule[0].startswith("text"):  # where a higher score is better
+        low, high = -high, -low
+    return high <= one.margin and (not one.both_sides or low >= -one.margin)
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def written(text: str) -> str:
+    """A page with its tables as the records have them."""
+
+    def table(name: str) -> str:
+        if name in TABLES:
+            return rule_table(TABLES[name])
+        return {"controls": control_table, "margins": margin_table}[name]()
+
+    return TABLE.sub(lambda match: match[1] + table(match[2]), text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="What gaf.Auto and gaf.QuantileClip have to hold.")
     parser.add_argument("--measure", action="store_true", help="train what has no record")
@@ -209,6 +231,7 @@ def main() -> None:
         with locked(RECORDS), Pool(1, RUNS / LOG) as executor:
             for name in PROBLEMS:
                 measure(name, executor, console)
+    write_whole(PAGE, written(PAGE.read_text("utf-8")).encode())
 
 
 if __name__ == "__main__":
