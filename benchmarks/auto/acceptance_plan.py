@@ -61,14 +61,14 @@ class Problem:
             made = baseline(self.bases[first])
         return replace(made, name=rule)
 
-    def spoilt(self, borrowed: Mapping[str, tuple[str, str]]) -> Problem:
-        """The same with spoilt steps."""
+    def spoilt(self) -> Problem:
+        """The same with spoilt steps; borrowed rates are those without."""
         bases = {}
         for name, config in self.bases.items():
             task = TaskConfig(kind=SPOILT, options=config.task.model_dump(exclude_defaults=True))
             changes = {"name": f"{config.name}-spoilt", "task": task}
             bases[name] = config.model_copy(update=changes)
-        return replace(self, bases=bases, borrowed=borrowed)
+        return replace(self, bases=bases)
 
 
 def _digits() -> Problem:
@@ -122,13 +122,12 @@ def _text() -> Problem:
     )
 
 
-# Borrowed rates of the spoilt problems are those of the clean ones.
 PROBLEMS: dict[str, Problem] = {
     "digits": _digits(),
     "text": _text(),
     "deep-sigmoid": _deep_sigmoid(),
-    "digits-spoilt": _digits().spoilt({"sgd + quantileclip": ("digits", "sgd")}),
-    "text-spoilt": _text().spoilt({"adamw + quantileclip": ("text", "adamw")}),
+    "digits-spoilt": _digits().spoilt(),
+    "text-spoilt": _text().spoilt(),
 }
 
 
