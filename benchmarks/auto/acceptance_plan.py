@@ -77,7 +77,7 @@ def _digits() -> Problem:
         tuned=("sgd", "sgd + clip-norm-1", "adam"),
         given={
             "sgd + auto": (0.01, 0.1, 1.0),
-            "adam + auto": (0.0001, 0.001, 0.01),
+            "adam + auto": (0.0001, 0.001),
             **{f"sgd + {name}": (0.1,) for name in AUTOS[1:]},
             **{f"adam + {name}": (0.001,) for name in AUTOS[1:]},
         },
@@ -126,8 +126,8 @@ PROBLEMS: dict[str, Problem] = {
     "digits": _digits(),
     "text": _text(),
     "deep-sigmoid": _deep_sigmoid(),
-    "digits-spoilt": _digits().spoilt(),
     "text-spoilt": _text().spoilt(),
+    "digits-spoilt": _digits().spoilt(),
 }
 
 
