@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
@@ -86,6 +87,14 @@ def recorded(name: str) -> RunRecords:
     return RunRecords(RECORDS / f"{name}{SUFFIX}")
 
 
+def complete(name: str) -> bool:
+    """Whether all runs of a problem's tables are recorded."""
+    problem = PROBLEMS[name]
+    runs = Counter(run.setting for run in recorded(name).runs.values() if run.scored_on == "test")
+    wanted = {rule: problem.seeds * len(problem.given.get(rule, (None,))) for rule in problem.rules}
+    return all(runs[rule] >= count for rule, count in wanted.items())
+
+
 def curve(name: str, rule: str) -> RateCurve:
     """The validation scores of a tuned rule."""
     scores: dict[float, list[float]] = {}
@@ -145,26 +154,27 @@ def interval(pair: Paired, confidence: float) -> tuple[float, float]:
     return pair.mean - half, pair.mean + half
 
 
-def rule_table(names: Mapping[str, str]) -> str:
+def rule_table(titles: Mapping[str, str]) -> str:
     """Each rule on the problems: rate, mean and deviation, and the difference to the best tuned rule."""
-    levels = {name: PROBLEMS[name].level for name in names}
-    heads = ["rule"]
-    for name, title in names.items():
-        heads += ["rate", title, f"minus `{best_tuned(name)}`"]
-        heads += [f"above {100 * level:g} %"] if (level := levels[name]) else []
-    rows = []
-    for rule in PROBLEMS[next(iter(names))].rules:
-        for number in range(len(rates(next(iter(names)), rule))):
-            cells = [f"`{rule}`"]
-            for name, level in levels.items():
-                cells += rule_cells(name, rule, rates(name, rule)[number], level)
-            rows.append(cells)
+    names = [name for name in titles if complete(name)]
+    if not names:
+        return ""
+    heads, first = ["rule"], names[0]
+    for name in names:
+        heads += ["rate", titles[name], f"minus `{best_tuned(name)}`"]
+        heads += [f"above {100 * level:g} %"] if (level := PROBLEMS[name].level) else []
+    rows = [
+        [f"`{rule}`", *(cell for name in names for cell in rule_cells(name, rule, number))]
+        for rule in PROBLEMS[first].rules
+        for number in range(len(rates(first, rule)))
+    ]
     return markdown(heads, rows)
 
 
-def rule_cells(name: str, rule: str, rate: float, level: float | None) -> list[str]:
-    """What a table says of a rule on a problem."""
-    runs, best = finals(name, rule, rate), best_tuned(name)
+def rule_cells(name: str, rule: str, number: int) -> list[str]:
+    """What a table says of a rule on a problem, at one of its rates."""
+    rate, level, best = rates(name, rule)[number], PROBLEMS[name].level, best_tuned(name)
+    runs = finals(name, rule, rate)
     own, (factor, digits) = [run.score for run in runs], unit(name)
     spread = deviation(own)
     text = score(factor * mean(own), None if spread is None else factor * spread, digits)
@@ -178,39 +188,38 @@ def rule_cells(name: str, rule: str, rate: float, level: float | None) -> list[s
 
 def control_table() -> str:
     """Auto minus each of its controls on every problem."""
-    rows = []
+    rows, names = [], [name for name in PROBLEMS if complete(name)]
     for kind, control in (*product(["sgd"], CONTROLS), *product(["adam"], ADAM_CONTROLS)):
         rules = (f"{kind} + auto", f"{kind} + {control}")
         row = [f"`{rules[0]}` minus `{rules[1]}`"]
-        for name, problem in PROBLEMS.items():
-            rate = problem.given.get(rules[1])
+        for name in names:
+            rate = PROBLEMS[name].given.get(rules[1])
             row.append("")
             if rate:
                 pair = paired(*(scores(name, rule, *rate) for rule in rules))
                 row[-1] = written_difference(name, pair)
         rows.append(row)
-    return markdown(["", *PROBLEMS], rows)
+    return markdown(["", *names], rows)
 
 
 def margin_table() -> str:
     """The differences that have to stay within a margin, with their 90 % intervals."""
     rows = []
     for one in MARGINS:
-        (name, rule), (other, reference) = one.rule, one.reference
-        pair = paired(
-            scores(name, rule, *rates(name, rule)),
-            scores(other, reference, *rates(other, reference)),
-        )
-        factor, _ = unit(name)
-        worded = ("± " if one.both_sides else "") + f"{factor * one.margin:g}"
-        holds = "yes" if within(one, pair) else "**no**"
-        rows.append([one.title, worded, written_difference(name, pair, CONFIDENCE), holds])
-    return markdown(["", "margin", "difference", "holds"], rows)
+        factor, _ = unit(one.rule[0])
+        margin = ("± " if one.both_sides else "") + f"{factor * one.margin:g}"
+        cells = ["not run", "", ""]
+        if complete(one.rule[0]) and complete(one.reference[0]):
+            pair = paired(*(scores(name, rule, *rates(name, rule)) for name, rule in one.sides))
+            difference = written_difference(one.rule[0], pair, CONFIDENCE)
+            ends = (pair.mean, pair.mean), interval(pair, CONFIDENCE)
+            cells = [difference, *("yes" if within(one, *two) else "**no**" for two in ends)]
+        rows.append([one.title, margin, *cells])
+    return markdown(["", "margin", "difference", "mean within", "interval within"], rows)
 
 
-def within(one: Margin, pair: Paired) -> bool:
-    """Whether the whole interval is on the right side of the margin."""
-    low, high = interval(pair, CONFIDENCE)
+def within(one: Margin, low: float, high: float) -> bool:
+    """Whether all differences from the low to the high one are on the right side of the margin."""
     if not one.rule[0].startswith("text"):  # where a higher score is better
         low, high = -high, -low
     return high <= one.margin and (not one.both_sides or low >= -one.margin)

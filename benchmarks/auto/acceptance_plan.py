@@ -149,6 +149,10 @@ class Margin:
     margin: float
     both_sides: bool = False
 
+    @property
+    def sides(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        return self.rule, self.reference
+
 
 MARGINS = (
     Margin(
