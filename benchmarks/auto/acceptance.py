@@ -53,7 +53,7 @@ CONFIDENCE = 0.9  # of the intervals that have to stay within a margin
 TABLES = {
     "digits": {"digits": "clean", "digits-spoilt": "spoilt"},
     "text": {"text": "clean", "text-spoilt": "spoilt"},
-    "deep-sigmoid": {"deep-sigmoid": "accuracy"},
+    "deep-sigmoid": {"deep-sigmoid": "960 images", "deep-sigmoid-whole": "1,200 images"},
 }
 
 
@@ -161,7 +161,8 @@ def rule_table(titles: Mapping[str, str]) -> str:
         return ""
     heads, first = ["rule"], names[0]
     for name in names:
-        heads += ["rate", titles[name], f"minus `{best_tuned(name)}`"]
+        heads += ["rate", titles[name]]
+        heads += [f"minus `{best_tuned(name)}`"] if PROBLEMS[name].tuned else []
         heads += [f"above {100 * level:g} %"] if (level := PROBLEMS[name].level) else []
     rows = [
         [f"`{rule}`", *(cell for name in names for cell in rule_cells(name, rule, number))]
@@ -172,23 +173,30 @@ def rule_table(titles: Mapping[str, str]) -> str:
 
 
 def rule_cells(name: str, rule: str, number: int) -> list[str]:
-    """What a table says of a rule on a problem, at one of its rates."""
-    rate, level, best = rates(name, rule)[number], PROBLEMS[name].level, best_tuned(name)
+    """What a table says of a rule on a problem, at one of its rates; nothing where it did not run."""
+    problem, (factor, digits) = PROBLEMS[name], unit(name)
+    if rule not in problem.rules:
+        return [""] * (2 + bool(problem.tuned) + (problem.level is not None))
+    rate = rates(name, rule)[number]
     runs = finals(name, rule, rate)
-    own, (factor, digits) = [run.score for run in runs], unit(name)
+    own = [run.score for run in runs]
     spread = deviation(own)
     text = score(factor * mean(own), None if spread is None else factor * spread, digits)
     diverged = counted({"diverged": sum(run.diverged for run in runs)}, len(runs))
-    cells = [f"{rate:.2g}", ", ".join(filter(None, (text, diverged))), ""]
-    if rule != best:
+    cells = [f"{rate:.2g}", ", ".join(filter(None, (text, diverged)))]
+    if problem.tuned:
+        best = best_tuned(name)
         reference = scores(name, best, *rates(name, best))
-        cells[-1] = written_difference(name, paired(own, reference))
-    return cells if level is None else [*cells, f"{sum(s > level for s in own)} of {len(own)}"]
+        pair = paired(own, reference)
+        cells.append("" if rule == best else written_difference(name, pair))
+    if problem.level is not None:
+        cells.append(f"{sum(one > problem.level for one in own)} of {len(own)}")
+    return cells
 
 
 def control_table() -> str:
     """Auto minus each of its controls on every problem."""
-    rows, names = [], [name for name in PROBLEMS if complete(name)]
+    rows, names = [], [name for name in PROBLEMS if PROBLEMS[name].tuned and complete(name)]
     for kind, control in (*product(["sgd"], CONTROLS), *product(["adam"], ADAM_CONTROLS)):
         rules = (f"{kind} + auto", f"{kind} + {control}")
         row = [f"`{rules[0]}` minus `{rules[1]}`"]

@@ -28,7 +28,7 @@ class Problem:
 
     Args:
         bases: configs by the name of their rule; a rule that begins with none of them changes the first.
-        tuned: rules whose rate is tuned.
+        tuned: rules whose rate is tuned. Without any no validation data is kept from the trainings.
         given: rules and the rates they run at.
         borrowed: rules that run at the rate of a tuned one, by problem and name.
         seeds: of the table.
@@ -50,7 +50,7 @@ class Problem:
     @property
     def plan(self) -> Plan:
         seeds = tuple(range(self.seeds))
-        return Plan(next(iter(self.bases.values())), (), seeds, TUNING)
+        return Plan(next(iter(self.bases.values())), (), seeds, TUNING if self.tuned else None)
 
     def setting(self, rule: str) -> Setting:
         """A rule by its name, under this name."""
@@ -125,6 +125,7 @@ def _text() -> Problem:
 
 
 PROBLEMS: dict[str, Problem] = {
+    "deep-sigmoid-whole": replace(_deep_sigmoid(), tuned=(), given={"sgd + auto": (0.1,)}),
     "digits": _digits(),
     "text": _text(),
     "deep-sigmoid": _deep_sigmoid(),
