@@ -1,9 +1,12 @@
 """Tables and differences in the pages are those of results/, and every comparison there is told in a page."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from benchmarks.auto import acceptance
+from benchmarks.auto.acceptance_plan import PROBLEMS, Margin
 from docs import in_backward, speed, spikes
 from docs.family import PAGE, written
 from docs.results import MARKED, filled, table
@@ -93,3 +96,40 @@ def test_a_run_on_other_versions_is_kept_in_the_place_of_an_earlier_one(tmp_path
         "",
         "After.",
     ]
+
+
+def test_the_acceptance_of_auto_is_that_of_its_records():
+    text = acceptance.PAGE.read_text("utf-8")
+    assert len(acceptance.TABLE.findall(text)) == len(acceptance.TABLES) + 2
+    assert acceptance.written(text) == text, "run: python -m benchmarks.auto.acceptance"
+    changed = text.replace("| `sgd + auto", "| `9sgd + auto")
+    assert changed != text
+    assert acceptance.written(changed) == text
+
+
+COMPLETE = [name for name in PROBLEMS if acceptance.complete(name)]
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_the_acceptance_has_every_seed_and_its_machine(name):
+    problem, records = PROBLEMS[name], acceptance.recorded(name)
+    for rule in problem.rules:
+        for rate in acceptance.rates(name, rule):
+            runs = acceptance.finals(name, rule, rate)
+            assert [run.seed for run in runs] == [*range(problem.seeds)], (rule, rate)
+    lines = map(json.loads, records.path.read_text("utf-8").splitlines())
+    machines = [line["machine"] for line in lines if line["kind"] == "machine"]
+    assert machines
+    assert all(machine["versions"]["torch"] and machine["git"] for machine in machines)
+
+
+def test_a_margin_is_on_the_side_of_a_loss_unless_it_is_on_both():
+    points = Margin("", ("digits", ""), ("digits", ""), 0.01)
+    bits = Margin("", ("text", ""), ("text", ""), 0.05)
+    assert acceptance.within(points, -0.009, 0.02)
+    assert not acceptance.within(points, -0.011, 0.0)
+    assert acceptance.within(bits, -0.2, 0.04)
+    assert not acceptance.within(bits, 0.0, 0.06)
+    assert not acceptance.within(replace(points, both_sides=True), 0.0, 0.02)
+    assert not acceptance.within(replace(bits, both_sides=True), -0.06, 0.0)
+    assert acceptance.within(replace(bits, both_sides=True), -0.04, 0.04)

@@ -87,12 +87,18 @@ def recorded(name: str) -> RunRecords:
     return RunRecords(RECORDS / f"{name}{SUFFIX}")
 
 
-def complete(name: str) -> bool:
-    """Whether all runs of a problem's tables are recorded."""
+def complete(name: str, *rules: str) -> bool:
+    """Whether all runs of these rules are recorded."""
     problem = PROBLEMS[name]
     runs = Counter(run.setting for run in recorded(name).runs.values() if run.scored_on == "test")
-    wanted = {rule: problem.seeds * len(problem.given.get(rule, (None,))) for rule in problem.rules}
+    wanted = {rule: problem.seeds * len(problem.given.get(rule, (None,))) for rule in rules}
     return all(runs[rule] >= count for rule, count in wanted.items())
+
+
+def has_reference(name: str) -> bool:
+    """Whether there are tuned rules, and all their runs."""
+    tuned = PROBLEMS[name].tuned
+    return bool(tuned) and complete(name, *tuned)
 
 
 def curve(name: str, rule: str) -> RateCurve:
@@ -156,13 +162,11 @@ def interval(pair: Paired, confidence: float) -> tuple[float, float]:
 
 def rule_table(titles: Mapping[str, str]) -> str:
     """Each rule on the problems: rate, mean and deviation, and the difference to the best tuned rule."""
-    names = [name for name in titles if complete(name)]
-    if not names:
-        return ""
+    names = [name for name in titles if recorded(name).runs]
     heads, first = ["rule"], names[0]
     for name in names:
         heads += ["rate", titles[name]]
-        heads += [f"minus `{best_tuned(name)}`"] if PROBLEMS[name].tuned else []
+        heads += [f"minus `{best_tuned(name)}`"] if has_reference(name) else []
         heads += [f"above {100 * level:g} %"] if (level := PROBLEMS[name].level) else []
     rows = [
         [f"`{rule}`", *(cell for name in names for cell in rule_cells(name, rule, number))]
@@ -173,10 +177,11 @@ def rule_table(titles: Mapping[str, str]) -> str:
 
 
 def rule_cells(name: str, rule: str, number: int) -> list[str]:
-    """What a table says of a rule on a problem, at one of its rates; nothing where it did not run."""
+    """What a table says of a rule on a problem, at one of its rates."""
     problem, (factor, digits) = PROBLEMS[name], unit(name)
-    if rule not in problem.rules:
-        return [""] * (2 + bool(problem.tuned) + (problem.level is not None))
+    if rule not in problem.rules or not complete(name, rule):
+        word = "not run" if rule in problem.rules else ""
+        return ["", word] + [""] * (has_reference(name) + (problem.level is not None))
     rate = rates(name, rule)[number]
     runs = finals(name, rule, rate)
     own = [run.score for run in runs]
@@ -184,7 +189,7 @@ def rule_cells(name: str, rule: str, number: int) -> list[str]:
     text = score(factor * mean(own), None if spread is None else factor * spread, digits)
     diverged = counted({"diverged": sum(run.diverged for run in runs)}, len(runs))
     cells = [f"{rate:.2g}", ", ".join(filter(None, (text, diverged)))]
-    if problem.tuned:
+    if has_reference(name):
         best = best_tuned(name)
         reference = scores(name, best, *rates(name, best))
         pair = paired(own, reference)
@@ -196,14 +201,14 @@ def rule_cells(name: str, rule: str, number: int) -> list[str]:
 
 def control_table() -> str:
     """Auto minus each of its controls on every problem."""
-    rows, names = [], [name for name in PROBLEMS if PROBLEMS[name].tuned and complete(name)]
+    rows, names = [], [name for name in PROBLEMS if has_reference(name)]
     for kind, control in (*product(["sgd"], CONTROLS), *product(["adam"], ADAM_CONTROLS)):
         rules = (f"{kind} + auto", f"{kind} + {control}")
         row = [f"`{rules[0]}` minus `{rules[1]}`"]
         for name in names:
             rate = PROBLEMS[name].given.get(rules[1])
             row.append("")
-            if rate:
+            if rate and complete(name, *rules):
                 pair = paired(*(scores(name, rule, *rate) for rule in rules))
                 row[-1] = written_difference(name, pair)
         rows.append(row)
@@ -217,7 +222,7 @@ def margin_table() -> str:
         factor, _ = unit(one.rule[0])
         margin = ("± " if one.both_sides else "") + f"{factor * one.margin:g}"
         cells = ["not run", "", ""]
-        if complete(one.rule[0]) and complete(one.reference[0]):
+        if all(complete(*side) for side in one.sides):
             pair = paired(*(scores(name, rule, *rates(name, rule)) for name, rule in one.sides))
             difference = written_difference(one.rule[0], pair, CONFIDENCE)
             ends = (pair.mean, pair.mean), interval(pair, CONFIDENCE)
