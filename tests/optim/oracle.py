@@ -49,8 +49,8 @@ class Sgd:
         if self.decoupled:
             self.w -= lr * decay
             decay = Rounded(0.0)
-        if self.placement in ("gradient", "decayed"):
-            term = self.f(grad) + decay if self.placement == "gradient" else self.f(grad + decay)
+        if self.placement == "gradient":
+            term = self.f(grad) + decay
             self.carry(term, mu, tau)
             self.w -= lr * (term + mu * self.v if self.nesterov else self.v)
         elif self.placement == "momentum":
@@ -101,8 +101,6 @@ class Adam:
             self.w -= lr * self.weight_decay * self.w
         else:
             g += self.weight_decay * self.w
-        if self.placement == "decayed":
-            g = self.f(g)
         b1, b2 = self.betas
         self.m = b1 * self.m + (1 - b1) * g
         self.v = b2 * self.v + (1 - b2) * g * g
@@ -113,7 +111,7 @@ class Adam:
         else:
             denominator = sqrt(v / correction) + self.eps
         direction = ratio(self.m / (1 - b1**self.t), denominator)
-        if self.placement in ("gradient", "decayed"):
+        if self.placement == "gradient":
             self.w -= lr * direction
         elif self.placement == "momentum":
             self.w -= lr * self.f(direction)

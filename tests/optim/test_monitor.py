@@ -98,16 +98,13 @@ def test_what_f_sees_in_each_placement(hyper, decay, maximize, function):
             seen.append(d)
             d = f(d, 0.1, 20.0)
         d = d + decay * x
-        if hyper["placement"] == "decayed":
-            seen.append(d)
-            d = f(d, 0.1, 20.0)
         if hyper["placement"] == "update":
             d = -0.1 * d
         u = d
         if mu:
             v = d if v is None else mu * v + (1 - tau) * d
             u = d + mu * v if hyper.get("nesterov") else v
-        if hyper["placement"] in ("gradient", "decayed"):
+        if hyper["placement"] == "gradient":
             x = x - 0.1 * u
         else:
             seen.append(u)

@@ -205,8 +205,6 @@ def half_by_hand(w, g, v, hyper, lr, f):
     if placement == "gradient":
         d = f(d)
     d = d.add(w32, alpha=decay)
-    if placement == "decayed":
-        d = f(d)
     if placement == "update":
         d = d * -lr
     u = d
@@ -214,7 +212,7 @@ def half_by_hand(w, g, v, hyper, lr, f):
         v32 = d.clone() if v is None else (v.float() * mu).add(d, alpha=1)
         u = d.add(v32, alpha=mu) if hyper.get("nesterov") else v32
         v = v32.to(w.dtype)
-    if placement not in ("gradient", "decayed"):
+    if placement != "gradient":
         u = f(u)
     return w32.add(u, alpha=1 if placement == "update" else -lr).to(w.dtype), v
 

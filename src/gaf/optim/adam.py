@@ -23,14 +23,14 @@ def _control(group: Mapping[str, Any], placement: str) -> dict[str, int]:
     On the gradient the ratio of the moments hides the slope from all but eps.
     """
     first = placement == "gradient"
-    powers = {"eps": -1} if placement in ("gradient", "decayed") else {"lr": 1}
+    powers = {"eps": -1} if first else {"lr": 1}
     if group["weight_decay"] != 0 and group["decoupled_weight_decay"] != first:
         powers["weight_decay"] = -1
     return powers
 
 
 def _refusal(group: Mapping[str, Any], placement: str, f: Activation | None) -> str | None:
-    if placement in ("gradient", "decayed") or group.get("eps") != 0:
+    if placement == "gradient" or group.get("eps") != 0:
         return None
     if f is None or isinstance(f, Adaptive) or f.bound < math.inf:
         return None

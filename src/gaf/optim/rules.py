@@ -44,7 +44,7 @@ from torch import Tensor
 
 from gaf.functions.lift import real_view, writable_view
 
-PLACEMENTS = ("gradient", "decayed", "momentum", "update")
+PLACEMENTS = ("gradient", "momentum", "update")
 
 Function = Callable[[Tensor], Tensor]
 Number = Any  # a float, or a tensor of one element
@@ -110,8 +110,6 @@ def sgd(
             _shrink(w, lr * weight_decay)
         else:
             d = _plus(d, _now(w), weight_decay)
-    if placement == "decayed":
-        d = f(d)
     if placement == "update":
         d = _times(d, -lr)
 
@@ -161,8 +159,6 @@ def adam(
             _shrink(w, lr * weight_decay)
         else:
             d = _plus(d, _now(w), weight_decay)
-    if placement == "decayed":
-        d = f(d)
     beta1, beta2 = betas
     m = _toward(m, d, 1 - beta1)
     v = _with_square(_scaled(v, beta2), d, 1 - beta2)
@@ -176,8 +172,6 @@ def adam(
     correction = 1 - beta1**step
     if placement == "gradient":
         _with_quotient(w, m, denominator, -lr / correction)
-    elif placement == "decayed":
-        _added(w, _ratio(m, denominator, eps), -lr / correction)
     elif placement == "momentum":
         _added(w, f(_times(_ratio(m, denominator, eps), 1 / correction)), -lr)
     else:
