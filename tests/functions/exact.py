@@ -59,10 +59,6 @@ def softsign(alpha: mpf, beta: mpf, g: mpf) -> mpf:
     return alpha * beta * g / (1 + beta * abs(g))
 
 
-def softened(alpha: mpf, beta: mpf, g: mpf) -> mpf:
-    return softsign(alpha, beta, g)
-
-
 def softsign_derivative(alpha: mpf, beta: mpf, g: mpf) -> mpf:
     return alpha * beta / (1 + beta * abs(g)) ** 2
 

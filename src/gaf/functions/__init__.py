@@ -8,7 +8,6 @@ from gaf.functions.clips import BiClip, Clip
 from gaf.functions.limits import Line, Sign
 from gaf.functions.log import Log
 from gaf.functions.registry import as_activation, function_type, names, parse, register
-from gaf.functions.softened import Softened
 from gaf.functions.softsign import Softsign
 from gaf.functions.tanh import Tanh
 from gaf.functions.verify import verify
@@ -30,7 +29,6 @@ __all__ = [
     "Log",
     "ScaledCurve",
     "Sign",
-    "Softened",
     "Softsign",
     "Tanh",
     "as_activation",

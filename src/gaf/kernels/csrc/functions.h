@@ -173,8 +173,6 @@ GAF_INLINE float gaf_softsign_f32(float g, gaf_factors p) {
     return gaf_share_f32(x / (1.0f + x), g, p);
 }
 
-GAF_INLINE float gaf_softened_f32(float g, gaf_factors p) { return gaf_softsign_f32(g, p); }
-
 /* alpha * x / sqrt(1 + x^2) with x = beta |g|, and the sign of g. */
 GAF_INLINE float gaf_algebraic_f32(float g, gaf_factors p) {
     float x = gaf_far_f32(gaf_abs(g), p);
@@ -228,9 +226,6 @@ GAF_RATIO(log, float, f32)
 GAF_RATIO(log, double, f64)
 GAF_RATIO(softsign, float, f32)
 GAF_RATIO(softsign, double, f64)
-GAF_INLINE double gaf_softened_f64(double g, gaf_factors p) { return gaf_softsign_f64(g, p); }
-GAF_RATIO(softened, float, f32)
-GAF_RATIO(softened, double, f64)
 GAF_RATIO(algebraic, float, f32)
 GAF_RATIO(algebraic, double, f64)
 
@@ -244,6 +239,6 @@ GAF_INLINE float gaf_arctan_ratio_f32(float x, float y, double alpha) {
 }
 
 /* Every function, in the order of their numbers. */
-#define GAF_EACH_FUNCTION(X, TYPE) X(arctan, TYPE) X(tanh, TYPE) X(log, TYPE) X(softsign, TYPE) X(softened, TYPE) X(algebraic, TYPE)
+#define GAF_EACH_FUNCTION(X, TYPE) X(arctan, TYPE) X(tanh, TYPE) X(log, TYPE) X(softsign, TYPE) X(algebraic, TYPE)
 
 #endif
