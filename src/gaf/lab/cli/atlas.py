@@ -28,7 +28,7 @@ def atlas(
     path: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SUITE.json]",
+            metavar="SUITE.json",
             help="Problems, rules, rates and seeds; unset: the built-in suite.",
             show_default=False,
         ),

@@ -23,7 +23,7 @@ def compare(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE, MODULE:FUNCTION or SCRIPT]",
+            metavar="RECIPE, MODULE:FUNCTION or SCRIPT",
             help="What to train: a recipe, see gaf train --list, a task of your own, from this folder, or a "
             "training script with gaf.trial in it. Unset: digits.",
             show_default=False,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def figure(
     numbers: Annotated[
-        list[int], typer.Argument(metavar="NUMBER...", help="As in the paper: 1 to 5.")
+        list[int], typer.Argument(metavar="NUMBER", help="As in the paper: 1 to 5.")
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go.")] = Path(
         "figures"

@@ -19,7 +19,7 @@ Format = Literal["page", "table", "markdown", "csv", "latex"]
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="Comparisons, tables or runs.")
+        list[Path], typer.Argument(metavar="FOLDER", help="Comparisons, tables or runs.")
     ],
     form: Annotated[
         Format, typer.Option("--format", help="A page in the folder, or a table on stdout.")
