@@ -32,24 +32,8 @@ EXAMPLE = "Example: "  # begins a line of its own in a docstring
 
 
 def help_of(command: Callable[..., object]) -> str:
-    """The docstring of a command with a line for each paragraph and example: the terminal wraps it.
-
-    Example:
-        >>> def command():
-        ...     \"\"\"Train.
-        ...
-        ...     Runs in
-        ...     folders.
-        ...
-        ...     Example: gaf a
-        ...     Example: gaf b
-        ...     \"\"\"
-        >>> help_of(command)
-        'Train.\\n\\nRuns in folders.\\n\\nExample: gaf a\\nExample: gaf b'
-    """
-    paragraphs = [
-        " ".join(text.split()) for text in (inspect.getdoc(command) or "").split("\n\n")
-    ]
+    """The docstring of a command with a line for each paragraph and example: the terminal wraps it."""
+    paragraphs = [" ".join(text.split()) for text in (inspect.getdoc(command) or "").split("\n\n")]
     return "\n\n".join(text.replace(f" {EXAMPLE}", f"\n{EXAMPLE}") for text in paragraphs)
 
 

@@ -28,11 +28,20 @@ def doctor(
     ],
     arguments: ScriptArguments = None,
     steps: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Of the optimizer; then the script is ended.")
+        int,
+        typer.Option(
+            min=1,
+            max=100_000,
+            help="Steps of the optimizer to observe, after which the script is ended.",
+        ),
     ] = 300,
     launch: Launch = "",
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/doctor-NAME.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="For the page and the output of the script; unset: runs/doctor-NAME.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON.")] = False,
 ) -> int:

@@ -28,7 +28,9 @@ Workers = Annotated[
 ScriptArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="-- ARGUMENTS", help="Of the script, after two dashes.", show_default=False
+        metavar="-- ARGUMENTS",
+        help="Arguments of the script, after two dashes.",
+        show_default=False,
     ),
 ]
 Launch = Annotated[

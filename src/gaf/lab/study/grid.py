@@ -95,6 +95,9 @@ class Watch:
     def ended(self, config: RunConfig, outcome: Outcome) -> None:
         """A run has ended, or was found finished."""
 
+    def first_run(self, seconds: float) -> None:
+        """What the first run of a script took, from its start to its end."""
+
     def look(self) -> None:
         """A fifth of a second has passed."""
 
