@@ -75,5 +75,6 @@ def test_help_has_a_line_for_each_paragraph_and_example():
     for command in (each.callback for each in app.registered_commands):
         for paragraph in help_of(command).split("\n\n"):
             first, *others = paragraph.split("\n")
-            assert first and all(line.startswith("Example: gaf ") for line in others)
+            assert first
+            assert all(line.startswith("Example: gaf ") for line in others)
     assert any(each.help.count("Example: gaf ") > 1 for each in app.registered_commands)
