@@ -48,8 +48,8 @@ def doctor(
     """Is my clipping doing anything? Observes an unchanged script for a few hundred steps.
 
     Every torch optimizer that steps gets a monitor, and calls of clip_grad_norm_ are recorded. Findings and
-    what to try are printed and written to a page. The script writes its own output as usual, and is then
-    ended as by Ctrl-C.
+    what to try are printed and written to a page. The script writes its files as usual, and is then ended as
+    by Ctrl-C; what it prints is in stdout.txt beside the page.
 
     Example: gaf doctor train.py -- --epochs 10
     """
