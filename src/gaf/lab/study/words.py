@@ -179,7 +179,7 @@ def _bounded(value: float, bound: str) -> str:
 
 
 def seeds_to_plan(comparison: Comparison, difference: float) -> int | None:
-    """How many seeds find a difference of this size in four of five studies; None where no spread is known yet.
+    """How many seeds find a difference of this size in four of five studies; None without a spread.
 
     The spread is that of the differences so far, the size is the asker's: one that was just seen is too large
     by chance.
