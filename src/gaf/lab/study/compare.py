@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -65,9 +64,8 @@ def compare(
         entries, seeds = plan.entries(), look(plan, folder)
         if script:
             first = plan.first(seeds.every)
-            began = time.monotonic()
             scripts.check_first(trainer.train("the first run", {entries[0].name: [first]}))
-            trainer.watch.first_run(time.monotonic() - began)
+            trainer.watch.first_run()
         tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, {})
         if finalists and tuning:
             higher = higher_is_better(chain.from_iterable(tried.values()))

@@ -53,6 +53,8 @@ class LiveTable(Watch):
         self._running: dict[str, float] = {}  # the share of each run that is done
         self._before, self._began = finished, time.monotonic()
         self._share_at_start: dict[str, float] = {}  # of a run that goes on
+        self._started: dict[str, float] = {}
+        self._seconds: list[float] = []  # that each run of this grid took in its process
         if finished:
             verb = "was" if finished == 1 else "were"
             text = f"{finished} of {len(configs)} runs {verb} finished before"
@@ -67,12 +69,15 @@ class LiveTable(Watch):
         with self._lock:
             key, share = digest(config), step / max(1, total)
             self._share_at_start.setdefault(key, share)
+            self._started.setdefault(key, time.monotonic())
             self._running[key] = share
 
     def ended(self, config: RunConfig, outcome: Outcome) -> None:
         key = digest(config)
         with self._lock:
             self._running.pop(key, None)
+            if key in self._started:
+                self._seconds.append(time.monotonic() - self._started[key])
             self._outcomes[key] = outcome
         new = len(self._outcomes) > self._before
         if outcome.result is None or (new and not self._live):
@@ -99,11 +104,12 @@ class LiveTable(Watch):
         todo = len(self._configs) - len(self._outcomes) - sum(self._running.values())
         return (time.monotonic() - self._began) * todo / done if done > 0.05 else None
 
-    def first_run(self, seconds: float) -> None:
-        if self._before or not self._runs:
+    def first_run(self) -> None:
+        if self._before or not self._runs or not self._seconds:
             return
+        (seconds,) = self._seconds
         left = seconds * (self._runs - 1) / self._slots
-        text = f"{self._title}: a run takes {seconds:.2g} s, so at least {clock(left)} for all"
+        text = f"{self._title}: a run takes {clock(seconds)}, so at least {clock(left)} for all"
         self._console.print(Text(text), soft_wrap=True)
 
     def look(self) -> None:
