@@ -24,6 +24,7 @@ from torch import Tensor
 from gaf.common.errors import GafError
 from gaf.functions.lift import is_dtensor, local_shard, real_values, real_view
 from gaf.kernels import native
+from gaf.kernels.layout import Batch
 from gaf.optim.auto import Auto
 from gaf.optim.sizes import sizes
 
@@ -54,7 +55,7 @@ def adapt(
     counts: Sequence[Any] | None = None,
     scale: Tensor | None = None,
     skipped: Tensor | None = None,
-    known: native.Known | None = None,
+    batches: list[Batch] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The states after this step, (n, 4), and each tensor's alpha and beta, (n, 2).
 
@@ -71,7 +72,7 @@ def adapt(
         counts: the number of each tensor's step, for a rule that takes it.
         scale: GradScaler's, where the gradients still carry it.
         skipped: GradScaler's found_inf; where it is set the states stay as they are.
-        known: what the native kernels have found of these tensors in this step.
+        batches: what the native kernels have found of these tensors in this step.
     """
     home = local_shard(params[0]).device
     if hyper is not None and hyper["placement"] == "gradient":
@@ -92,9 +93,9 @@ def adapt(
             negated=negated,
         )
         return _followed(auto, group, old, _logs(found), skipped)
-    if hyper is None and known is not None and known.columns and known.columns[0] is params:
+    if hyper is None and batches is not None and len(batches) == 1:
         number = 1.0 if scale is None else float(scale)
-        q = native.sampled_quantiles(known, _known_spacing, auto.measure, number)
+        q = native.sampled_quantiles(batches[0], _known_spacing, auto.measure, number)
         return _followed(auto, group, old, _over_processes(_logs(q), grads), skipped)
     sampled, quantile = _means(params, grads, () if hyper is None else columns)
     x = sampled(grads, params)
