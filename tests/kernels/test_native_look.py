@@ -118,7 +118,7 @@ UNUSUAL = {
 @pytest.mark.parametrize("case", [*USUAL, *UNUSUAL])
 def test_both_ways_find_the_same(case):
     lists = tuple({**USUAL, **UNUSUAL}[case]())
-    by_table = native._native.look(native._TABLE, native._OWN_TYPES, torch.Tensor.is_neg, lists)
+    by_table = native._native.look(native._TABLE, native.PLAIN, torch.Tensor.is_neg, lists)
     assert (by_table is None) == (case in UNUSUAL)
     found, expected = native._look(lists), layout.look(lists)
     if isinstance(expected, str):
@@ -153,7 +153,7 @@ def test_a_table_of_another_version_is_not_used():
     assert not native._native.can_look(None)
     assert not native._native.can_look(3)
     with pytest.raises(ValueError, match="nothing to look by"):
-        native._native.look(None, native._OWN_TYPES, torch.Tensor.is_neg, ([torch.ones(1)],))
+        native._native.look(None, native.PLAIN, torch.Tensor.is_neg, ([torch.ones(1)],))
 
 
 KINDS = {

@@ -36,7 +36,7 @@ def gatherable(
     """Whether the native kernels can read these tensors."""
     return (
         hasattr(native._native, "gather")  # else built without a compiler, or earlier
-        and PLAIN.issuperset(map(type, tensors))
+        and set(map(type, tensors)).issubset(PLAIN)
         and {t.layout for t in tensors} == {torch.strided}
         and {t.is_cpu for t in tensors} == {True}
         and {t.dtype for t in tensors}.issubset(TYPES)

@@ -61,7 +61,6 @@ _LEAST, _MOST = 1e-36, 1e36  # of those products
 _TABLE: Any = getattr(Tensor, "__dlpack_c_exchange_api__", None)
 if _native is None or not _native.can_look(_TABLE):
     _TABLE = None
-_OWN_TYPES = tuple(PLAIN)
 
 
 def refusal(function: str, *lists: Column, params: Sequence[float] = ()) -> str | None:
@@ -91,7 +90,7 @@ def look(function: str, *lists: Column, params: Sequence[float] = ()) -> list[Ba
 
 def _look(lists: Lists) -> list[Batch] | str:
     """By one call in C in the usual case: plain dense CPU tensors of one type."""
-    whole = None if _TABLE is None else _native.look(_TABLE, _OWN_TYPES, Tensor.is_neg, lists)
+    whole = None if _TABLE is None else _native.look(_TABLE, PLAIN, Tensor.is_neg, lists)
     if whole is None:
         return layout.look(lists)
     *batch, tangled = whole
@@ -540,6 +539,6 @@ def _numbers(values: Sequence[float | Tensor]) -> Tensor:
 
 
 def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
-    if PLAIN.issuperset(map(type, tensors)):
+    if all(type(t) in PLAIN for t in tensors):
         return list(tensors)
     return [local_shard(t) for t in tensors]

@@ -315,8 +315,9 @@ def implementation(
     fused, foreach_asked = group["fused"], group["foreach"]
     if fused or (fused is None and foreach_asked is None):
         reason = None
-        if not rule.native:
-            reason = f"{rule.name} has no native kernel"
+        if acting.placement not in rule.native:
+            at = f' for placement="{acting.placement}"' if rule.native else ""
+            reason = f"{rule.name} has no native kernel{at}"
         elif group["differentiable"]:
             reason = "a fused step is not differentiable"
         elif torch.compiler.is_compiling():

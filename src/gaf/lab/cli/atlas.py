@@ -28,18 +28,20 @@ def atlas(
     path: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SUITE.json]",
+            metavar="SUITE.json",
             help="Problems, rules, rates and seeds; unset: the built-in suite.",
             show_default=False,
         ),
     ] = None,
     problems: Annotated[
         list[str] | None,
-        typer.Option(metavar="LIST", help="Some of them, such as 'cauchy, heat'; may repeat."),
+        typer.Option(
+            metavar="LIST", help="Some of the problems, such as 'cauchy, heat'; may repeat."
+        ),
     ] = None,
     rules: Annotated[
         list[str] | None,
-        typer.Option(metavar="LIST", help="Some of them, beside the baseline; may repeat."),
+        typer.Option(metavar="LIST", help="Some of the rules, beside the baseline; may repeat."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Three problems, two rates, two seeds: minutes.")
@@ -52,13 +54,13 @@ def atlas(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Of the studies and the page; unset: runs/atlas."),
+        typer.Option(metavar="FOLDER", help="For the studies and the page; unset: runs/atlas."),
     ] = None,
     records: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Of the finished runs, from which this resumes; unset: results/atlas.",
+            help="Records of finished runs, from which this resumes; unset: results/atlas.",
         ),
     ] = None,
     on: Annotated[
@@ -66,7 +68,7 @@ def atlas(
     ] = "here",
     address: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Of the Ray cluster.", show_default=False),
+        typer.Option(metavar="HOST:PORT", help="Address of the Ray cluster.", show_default=False),
     ] = None,
     workers: Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the map as JSON.")] = False,

@@ -23,7 +23,7 @@ def compare(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE, MODULE:FUNCTION or SCRIPT]",
+            metavar="RECIPE, MODULE:FUNCTION or SCRIPT",
             help="What to train: a recipe, see gaf train --list, a task of your own, from this folder, or a "
             "training script with gaf.trial in it. Unset: digits.",
             show_default=False,
@@ -34,11 +34,11 @@ def compare(
         list[str] | None,
         typer.Option(
             metavar="LIST",
-            help="Beside the baseline, such as 'adam, arctan(0.1, 20)@momentum'; may repeat.",
+            help="Rules beside the baseline, such as 'adam, arctan(0.1, 20)@momentum'; may repeat.",
         ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, max=SEEDS, help="Of the table; unset: 5.")
+        int | None, typer.Option(min=1, max=SEEDS, help="Fresh seeds of the verdict; unset: 5.")
     ] = None,
     rates: Annotated[
         int | None,
@@ -60,7 +60,8 @@ def compare(
     launch: Launch = "",
     changes: Changes = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/compare-NAME.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder of the comparison; unset: runs/compare-NAME."),
     ] = None,
     workers: Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
@@ -111,10 +112,11 @@ def compare(
     with terminal.resumable(command, *plans):
         first, base = next((folder, plan.base) for folder, plan in plans.items())
         log = first / RUNS / pool.LOG
-        with pool.Pool(workers or pool.slots(base), log, pool.gpus(base)) as processes:
+        slots = workers or pool.slots(base)
+        with pool.Pool(slots, log, pool.gpus(base)) as processes:
             for folder, plan in plans.items():
                 terminal.print_line(console, _planned(plan))
-                watch = LiveTable(console, plan.title)
+                watch = LiveTable(console, plan.title, sum(plan.least_runs()), slots)
                 comparisons[folder] = run_plan(plan, folder, processes, watch, command)
     pages = [write_page(comparison, folder) for folder, comparison in comparisons.items()]
     if as_json:

@@ -30,7 +30,7 @@ def table(
     scale: Annotated[
         Scale, typer.Option(help="full: the paper's; small: slim models, minutes of a core each.")
     ] = "small",
-    seeds: Annotated[int, typer.Option(min=1, max=SEEDS, help="How many.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=SEEDS, help="Runs of each cell.")] = 1,
     models: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,7 +62,7 @@ def table(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Of the Ray cluster; unset: this machine's.",
+            help="Address of the Ray cluster; unset: this machine's.",
             show_default=False,
         ),
     ] = None,

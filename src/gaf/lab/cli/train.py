@@ -35,7 +35,7 @@ def train(
     changes: Changes = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Of the run; unset: runs/NAME-seedN."),
+        typer.Option(metavar="FOLDER", help="Folder of the run; unset: runs/NAME-seedN."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
     task: Annotated[

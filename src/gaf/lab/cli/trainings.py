@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SEEDS, WORKERS = 1000, 1024  # at most: all runs are planned at once, and each worker is a process
 RULE = "optimizer.name"
-NAME = "[RECIPE or MODULE:FUNCTION]"  # the first argument of a command that trains
+NAME = "RECIPE or MODULE:FUNCTION"  # the first argument of a command that trains
 # options that commands share
 Changes = Annotated[
     list[str] | None,
@@ -28,7 +28,9 @@ Workers = Annotated[
 ScriptArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[-- ARGUMENTS]", help="Of the script, after two dashes.", show_default=False
+        metavar="-- ARGUMENTS",
+        help="Arguments of the script, after two dashes.",
+        show_default=False,
     ),
 ]
 Launch = Annotated[

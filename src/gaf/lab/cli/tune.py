@@ -39,7 +39,7 @@ def tune(
         typer.Option(min=1, max=1000, help="How many functions to try; unset: 6."),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, max=SEEDS, help="Of the final; unset: 5.")
+        int | None, typer.Option(min=1, max=SEEDS, help="Fresh seeds of the verdict; unset: 5.")
     ] = None,
     tuning_seeds: Annotated[
         int | None,

@@ -65,6 +65,7 @@ def compare(
         if script:
             first = plan.first(seeds.every)
             scripts.check_first(trainer.train("the first run", {entries[0].name: [first]}))
+            trainer.watch.first_run()
         tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, {})
         if finalists and tuning:
             higher = higher_is_better(chain.from_iterable(tried.values()))
