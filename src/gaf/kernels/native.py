@@ -456,13 +456,23 @@ def sample(tensors: Sequence[Tensor], spacing: Callable[[int], int]) -> Tensor:
     ``spacing`` gives the distance between those taken, for a number of elements.
     """
     tensors = _local(tensors)
-    sizes = list(map(Tensor.numel, tensors))
-    steps = list(map(spacing, sizes))
-    width = max(-(-size // step) for size, step in zip(sizes, steps, strict=True))
-    rows = torch.empty(len(tensors), width, dtype=torch.float64, device="cpu")
     types = bytes([TYPES[t.dtype] for t in tensors])
-    addresses = integers(map(Tensor.data_ptr, tensors))
-    _native.sample(types, integers(sizes), integers(steps), addresses, rows.data_ptr(), width)
+    sizes, addresses = (integers(map(of, tensors)) for of in (Tensor.numel, Tensor.data_ptr))
+    return _sample(types, sizes, addresses, spacing)
+
+
+def sampled(batch: Batch, which: int, spacing: Callable[[int], int]) -> Tensor:
+    """What :func:`sample` gives for the tensors of one of a batch's lists."""
+    places = batch.addresses[which]
+    assert places is not None
+    types = bytes([batch.kind]) * (len(places) // len(_ONE))
+    return _sample(types, batch.sizes, places, spacing)
+
+
+def _sample(types: bytes, sizes: bytes, addresses: bytes, spacing: Callable[[int], int]) -> Tensor:
+    steps, width = _spacings(sizes, spacing)
+    rows = torch.empty(len(types), width, dtype=torch.float64, device="cpu")
+    _native.sample(types, sizes, steps, addresses, rows.data_ptr(), width)
     return rows
 
 
@@ -470,11 +480,12 @@ def sampled_quantiles(
     batch: Batch, spacing: Callable[[int], int], quantile: float, scale: float
 ) -> Tensor:
     """What :func:`quantiles` finds in :func:`sample` over ``scale``, of the gradients of a batch."""
-    quantile_of = torch.empty(len(batch.sizes) // 8, dtype=torch.float64, device="cpu")
+    steps, _ = _spacings(batch.sizes, spacing)
+    quantile_of = torch.empty(len(steps) // len(_ONE), dtype=torch.float64, device="cpu")
     _native.sampled_quantiles(
         batch.kind,
         batch.sizes,
-        _spacings(batch.sizes, spacing),
+        steps,
         batch.addresses[1],
         quantile,
         scale,
@@ -485,8 +496,11 @@ def sampled_quantiles(
 
 
 @functools.lru_cache
-def _spacings(sizes: bytes, spacing: Callable[[int], int]) -> bytes:
-    return integers(map(spacing, array("q", sizes)))
+def _spacings(sizes: bytes, spacing: Callable[[int], int]) -> tuple[bytes, int]:
+    """The distance between the elements that are sampled of each tensor, and most of how many those are."""
+    numbers = array("q", sizes)
+    steps = list(map(spacing, numbers))
+    return integers(steps), max(-(-n // step) for n, step in zip(numbers, steps, strict=True))
 
 
 def quantiles(rows: Tensor, quantile: float) -> Tensor:

@@ -93,7 +93,9 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             how, batches = implementation(self.rule, group, acting, params, grads, *columns)
         factors = None
         if acting.adaptive and params:
-            factors = self._adapted(group, acting, params, grads, states, counters, hyper, batches)
+            factors = self._adapted(
+                *(number, group, acting, params, grads, states, counters, hyper, batches)
+            )
         monitor = self.gaf_monitor
         if monitor is not None and monitor.due and number is not None:
             self._observe(number, group, acting, params, grads, states, counters, hyper, factors)
@@ -240,6 +242,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
 
     def _adapted(
         self,
+        number: int | None,
         group: Group,
         acting: Acting,
         params: list[Tensor],
@@ -251,6 +254,13 @@ class ActivatedOptimizer(torch.optim.Optimizer):
     ) -> Tensor:
         """Let an adaptive activation see the step; returns each tensor's values."""
         entries = [self.state[p] for p in params]
+        kept = [entry.get(adapt.KEY) for entry in entries]
+        table = None
+        if not torch.compiler.is_compiling():
+            tables = vars(self).setdefault("_tables", {})  # by group; a copy begins without
+            if len(tables) > len(self.param_groups):  # of groups that are gone
+                tables.clear()
+            table = tables.setdefault(number, adapt.Table())
         scale, skipped = self._loss_scale().values()
         counts: list[Any] | None = None
         if self.rule.counts and acting.placement != "gradient":
@@ -264,7 +274,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             params,
             grads,
             list(states.values()),
-            [entry.get(adapt.KEY) for entry in entries],
+            adapt.stacked(params, kept) if table is None else table.read(params, kept),
             reference=self.rule.reference,
             hyper=hyper,
             counts=counts,
@@ -272,8 +282,8 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             skipped=skipped,
             batches=batches,
         )
-        if all(adapt.KEY in entry for entry in entries) or not self._skipping():
-            adapt.write(entries, new)
+        if type(None) not in set(map(type, kept)) or not self._skipping():
+            (adapt.write if table is None else table.write)(entries, new)
         return factors
 
     def _loss_scale(self) -> dict[str, Tensor | None]:

@@ -522,11 +522,14 @@ static PyObject *sampled_quantiles(PyObject *self, PyObject *args) {
     if (PyErr_Occurred() || (s->tensors = sizes_in(sizes, &s->size)) < 0 ||
         !column(steps, s->tensors, sizeof *s->step, 0, &s->step) || !addresses(tensors, s->tensors, &s->tensor, 0))
         return NULL;
-    for (ptrdiff_t i = 0; i < s->tensors; i++)
-        if (s->step[i] <= 0 || (s->size[i] + s->step[i] - 1) / s->step[i] > ROOM)
-            return PyErr_Format(PyExc_ValueError, "at most %d elements of a tensor are sampled", ROOM);
+    ptrdiff_t elements = 0;
+    for (ptrdiff_t i = 0; i < s->tensors; i++) {
+        ptrdiff_t width = s->step[i] > 0 ? (s->size[i] + s->step[i] - 1) / s->step[i] : ROOM + 1;
+        if (width > ROOM) return PyErr_Format(PyExc_ValueError, "at most %d elements of a tensor are sampled", ROOM);
+        elements += width;
+    }
     Py_BEGIN_ALLOW_THREADS
-    gaf_parallel(sampled_work, &j, (s->tensors + TENSORS - 1) / TENSORS, s->tensors < FEW * TENSORS ? 1 : threads);
+    gaf_parallel(sampled_work, &j, (s->tensors + TENSORS - 1) / TENSORS, elements < FEW * ROOM ? 1 : threads);
     Py_END_ALLOW_THREADS
     return Py_NewRef(Py_None);
 }
