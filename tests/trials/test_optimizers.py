@@ -198,6 +198,15 @@ def test_a_rule_without_a_rate_is_refused_a_factor(trial_of):
         trial_of(factor=3.0).optimizer(Fixed, weights())
 
 
+@pytest.mark.parametrize("asked_for", [{"factor": 3.0}, {"rule": "adam", "lr": 0.001}, {}])
+def test_a_rate_of_0_that_nothing_changes_is_refused(trial_of, asked_for):
+    with pytest.raises(GafError, match="a learning rate of 0, which no factor changes"):
+        trial_of(**asked_for).optimizer("sgd", weights(), lr=0.0, momentum=0.9)
+    groups = [{"params": weights((2,)), "lr": 0.0}, {"params": weights((3,)), "lr": 0.1}]
+    made = trial_of(**asked_for).optimizer("sgd", groups, lr=0.0)  # a group that is frozen
+    assert [group["lr"] > 0 for group in made.param_groups] == [False, True]
+
+
 def test_named_parameters(trial_of):
     model = torch.nn.Linear(2, 2)
     made = trial_of(rule="adam", lr=0.01).optimizer("sgd", model.named_parameters(), lr=0.1)

@@ -117,6 +117,11 @@ def requested_optimizer(
             return own_lr * request.factor
         return float(own_lr) / unit * request.lr * request.factor
 
+    if "lr" in own.defaults and not any(group.get("lr") for group in own.param_groups):
+        raise GafError(
+            "the script's optimizer has a learning rate of 0, which no factor changes: give trial.optimizer "
+            "its lr, and trial.rate(lr) to a scheduler that sets another"
+        )
     if "lr" in own.defaults and new.takes("lr"):
         kept["lr"] = rate(own.defaults["lr"])
     elif request.factor != 1.0 or request.lr is not None:
