@@ -88,6 +88,8 @@ def test_gaf_lab_compare(tmp_path, monkeypatch):
     assert view.page.is_file()
     assert view.answer in Reader(view.page.read_text("utf-8")).text
     assert view.plot() is not None
+    given = gaf.lab.compare(base(), "adam, lr x2", seeds=1, tuning=None, out=tmp_path / "given")
+    assert [row.setting for row in given.comparison.rows] == ["sgd", "adam", "lr x2"]
 
 
 def test_a_name_that_is_not_there():

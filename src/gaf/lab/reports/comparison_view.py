@@ -47,7 +47,7 @@ DASHES = {
 
 def compare(
     task: str | RunConfig,
-    settings: Sequence[str] = SETTINGS,
+    settings: str | Sequence[str] = SETTINGS,
     *,
     seeds: int = SEEDS,
     tuning: TuningPlan | None = TUNING,
@@ -68,7 +68,8 @@ def compare(
     """
     base = task if isinstance(task, RunConfig) else trained(task)
     numbers = tuple(range(base.seed, base.seed + seeds))
-    plan = Plan(base, tuple(split(settings)), numbers, tuning)
+    names = split([settings] if isinstance(settings, str) else settings)
+    plan = Plan(base, tuple(names), numbers, tuning)
     folder = Path(out) if out is not None else Path("runs") / f"compare-{plan.title}"
     check_folder(folder, plan)
     slots, log = workers or pool.slots(plan.base), folder / RUNS / pool.LOG
