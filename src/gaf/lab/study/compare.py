@@ -70,7 +70,7 @@ def compare(
             higher = higher_is_better(chain.from_iterable(tried.values()))
             entries = _chosen(entries, finalists(entries, tuning, higher))
         finals = _finals(plan, entries, tuning, tried, seeds, trainer)
-        if script:
+        if script and not (tuning and len(tuning.seeds) > 1):  # which the trials have shown
             scripts.check_finals(finals)
         said = scripts.facts(entries[0].name, finals) if script else None
         if said:
@@ -123,7 +123,7 @@ def _is_same_question(plan: Plan, folder: Path, before: Comparison) -> bool:
     setting, row = plan.entries()[0].setting, before.rows[0]
     if (before.tuning is None) != (plan.tuning is None) or row.rate is None:
         return False
-    rate = row.rate
+    rate = row.rate if before.tuning else setting.config.optimizer.lr
     if before.tuning and plan.base.task.is_script:  # which is planned by factors on its rate
         rate = significant(rate / before.tuning.curves[row.setting].usual)
     planned = places(plan.finals(setting, rate, before.seeds), folder / RUNS).values()
@@ -254,6 +254,7 @@ def _conclude(
         earlier=seeds.earlier,
         baseline=baseline,
         rows=judge(entries, finals, seeds.new, len(tuning.seeds) if tuning else 0),
+        score_on=plan.base.task.score_on,
         runs=tuple(
             run for name, runs in finals.items() for run in _references(folder, name, runs, seeds)
         ),
@@ -291,7 +292,10 @@ def _reference(folder: Path, name: str, seed: int, outcome: Outcome, rate: float
 
 def _cost(tried: Sequence[Outcome], finals: Sequence[Finals]) -> StudyCost:
     judged = [
-        outcome for one in finals for outcome in (*one.earlier, *one.outcomes, *one.second_outcomes)
+        outcome
+        for one in finals
+        if one.rate is not None  # else its trials failed, and stand in its row
+        for outcome in (*one.earlier, *one.outcomes, *one.second_outcomes)
     ]
     ended = [outcome.result for outcome in (*tried, *judged) if outcome.result]
     return StudyCost(

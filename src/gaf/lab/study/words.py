@@ -40,7 +40,7 @@ def answer(comparison: Comparison) -> str:
     if widest := _widest(asked, comparison):
         parts.append(widest)
     if comparison.score_on == "validation":
-        parts.append("Judged on validation data: no test score was reported.")
+        parts.append("Judged on validation data, not on test data.")
     return " ".join(parts)
 
 
@@ -172,9 +172,9 @@ def seeds_to_plan(comparison: Comparison, difference: float) -> int | None:
     The spread is that of the differences so far, the size is the asker's: one that was just seen is too large
     by chance.
     """
-    spreads = [
-        _spread(row.vs_baseline) for row in comparison.rows if row.vs_baseline and row.activated
-    ]
+    compared_rows = [row for row in comparison.rows if row.vs_baseline]
+    asked = [row for row in compared_rows if row.activated] or compared_rows
+    spreads = [_spread(row.vs_baseline) for row in asked if row.vs_baseline]
     finite = sorted(spread for spread in spreads if spread is not None)
     compared = sum(
         (row.vs_baseline is not None) + (row.vs_control is not None) for row in comparison.rows

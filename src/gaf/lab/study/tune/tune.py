@@ -71,12 +71,13 @@ def tune(
     check_folder(folder)
     tuning, watch = tuning or TuningPlan(seeds=TUNING_SEEDS), watch or Watch()
     base, _ = without_function(config)
+    plan = Plan(base, (), tuple(seeds), tuning)
+    assert plan.tuning is not None
     say(f"probe: the first steps of {base.name} without a function")
     # the validation data is no part of it either
-    task = base.task.model_copy(update={"validation": tuning.validation})
+    task = base.task.model_copy(update={"validation": plan.tuning.validation})
     seen = probe(base.model_copy(update={"task": task}))
     say(_probed(seen))
-    plan = Plan(base, (), tuple(seeds), tuning)
     with folders.locked(folder):
         trainer = Trainer(folder / COMPARISON, executor, watch)
         near = curve_near(_baselines(plan, trainer), seen)
