@@ -137,7 +137,7 @@ def _executor(
 
         return RayGrid(folder, address)
     first = problems[0].base
-    return pool.Pool(workers or pool.slots(first), folder / pool.LOG, pool.gpus(first))
+    return pool.local_pool(first, folder, workers)
 
 
 def _dry_run(

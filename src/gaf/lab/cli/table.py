@@ -161,7 +161,7 @@ def _executor(
 
         return RayGrid(runs, address)
     first = plan.entries[0].config
-    return pool.Pool(workers or pool.slots(first), runs / pool.LOG, pool.gpus(first))
+    return pool.local_pool(first, runs, workers)
 
 
 def _dry_run(plan: TablePlan, folder: Path, on: Place, workers: int | None, as_json: bool) -> int:

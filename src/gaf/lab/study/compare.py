@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from rich.console import Console
+from rich.text import Text
+
 from gaf.common.errors import GafError
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.study import results, scripts
+from gaf.lab.study import pool, results, scripts
 from gaf.lab.study.grid import (
     RUNS,
     Executor,
@@ -24,6 +27,7 @@ from gaf.lab.study.grid import (
     run_grid,
 )
 from gaf.lab.study.judge import Entry, Finals, judge
+from gaf.lab.study.live import LiveTable
 from gaf.lab.study.plan import Plan
 from gaf.lab.study.protocol import significant
 from gaf.lab.study.results import Comparison, RunRef, StudyCost, Tuning
@@ -80,6 +84,44 @@ def compare(
             comparison = comparison.model_copy(update={"score_on": said.scored_on})
         results.write(comparison, folder)
     return comparison
+
+
+def compare_here(
+    plans: Mapping[Path, Plan],
+    console: Console,
+    workers: int | None = None,
+    command: Sequence[str] = (),
+) -> dict[Path, Comparison]:
+    """The comparisons of plans, each in its folder, trained by processes of this machine.
+
+    Args:
+        plans: by the folder of each comparison.
+        console: shows the runs on their way.
+        workers: runs at once; unset, as many as the machine holds.
+        command: that asked for it.
+    """
+    for folder, plan in plans.items():
+        check_folder(folder, plan)
+    first, plan = next(iter(plans.items()))
+    comparisons = {}
+    with pool.local_pool(plan.base, first / RUNS, workers) as processes:
+        for folder, plan in plans.items():
+            console.print(Text(f"{plan.title}: {_expected(plan)}"), soft_wrap=True)
+            watch = LiveTable(console, plan.title)
+            comparisons[folder] = compare(plan, folder, processes, watch, command)
+    return comparisons
+
+
+def _expected(plan: Plan) -> str:
+    """How many runs there will be, in a line."""
+    trials, finals = plan.least_runs()
+    runs = f"{finals} runs for the table"
+    return f"at least {trials} trials to tune the learning rates, then {runs}" if trials else runs
+
+
+def default_folder(plan: Plan) -> Path:
+    """Of a comparison for which none is named."""
+    return Path("runs") / f"compare-{plan.title}"
 
 
 def _chosen(entries: Sequence[Entry], names: Sequence[str]) -> list[Entry]:

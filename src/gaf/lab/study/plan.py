@@ -192,6 +192,11 @@ class Plan:
         return named.model_copy(update={"task": task})
 
 
+def table_seeds(base: RunConfig, count: int = SEEDS) -> tuple[int, ...]:
+    """The seeds of a table: so many, from the config's own on."""
+    return tuple(range(base.seed, base.seed + count))
+
+
 def _seeded(config: RunConfig, seeds: Sequence[int]) -> list[RunConfig]:
     return [config.model_copy(update={"seed": seed}) for seed in seeds]
 

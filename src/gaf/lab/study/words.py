@@ -133,7 +133,7 @@ def _by(row: Row, comparison: Comparison) -> str:
     difference = row.vs_baseline
     assert difference is not None
     signed = difference.verdict == "no difference"
-    unit = 100 if is_share(comparison) else 1
+    unit = 100 if comparison.is_share else 1
     values = [unit * value for value in (difference.mean, difference.low, difference.high)]
     if not signed and values[0] < 0:
         values = [-values[0], -values[2], -values[1]]
@@ -147,12 +147,6 @@ def _by(row: Row, comparison: Comparison) -> str:
 def _figure(value: float, points: bool, signed: bool) -> str:
     text = f"{value:.1f}" if points else f"{value:.3g}"
     return f"+{text}" if signed and value > 0 else text
-
-
-def is_share(comparison: Comparison) -> bool:
-    """Whether the scores are shares such as an accuracy, of which a hundredth is a point."""
-    scores = [score for row in comparison.rows for score in row.scores if score is not None]
-    return comparison.higher_is_better and all(0 <= score <= 1 for score in scores)
 
 
 def whom(comparison: Comparison) -> str:
