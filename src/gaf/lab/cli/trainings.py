@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -38,6 +39,36 @@ Launch = Annotated[
         help="What starts the script, such as 'torchrun --nproc-per-node 2'; unset: Python.",
     ),
 ]
+
+Place = Literal["here", "ray"]  # what trains
+On = Annotated[Place, typer.Option(help="here: processes of this machine; ray: a Ray cluster.")]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", help="Of the Ray cluster; unset: this machine's.", show_default=False
+    ),
+]
+
+
+def check_place(on: Place, address: str | None, workers: int | None) -> None:
+    """Refuse what belongs to the other place."""
+    if address and on == "here":
+        raise GafError("--address is for --on ray")
+    if workers and on == "ray":
+        raise GafError("--workers is for this machine; a cluster's nodes say what they hold")
+
+
+def executor(
+    config: RunConfig, runs: Path, on: Place, address: str | None, workers: int | None
+) -> AbstractContextManager[Any]:
+    """What trains runs like that of a config, in a folder."""
+    if on == "ray":
+        from gaf.lab.study.ray_grid import RayGrid
+
+        return RayGrid(runs, address)
+    from gaf.lab.study.pool import local_pool
+
+    return local_pool(config, runs, workers)
 
 
 def trained_in(folder: Path, task: str | None) -> RunConfig:
