@@ -135,7 +135,7 @@ def test_what_no_setting_could_change_is_run_once(script, said, tmp_path, monkey
 
 
 def test_what_belongs_to_scripts_is_refused_elsewhere():
-    from gaf.lab.study.trainings import trained
+    from gaf.lab.study.recipes import trained
 
     assert trained("train.py", arguments=["--epochs", "3"]).task.kind == "script"
     with pytest.raises(ValueError, match="are for a script, and digits-cnn-sgdm is not one"):

@@ -12,7 +12,6 @@ import typer
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
 from gaf.lab.cli.trainings import SEEDS, Changes, Launch, ScriptArguments, Workers
-from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
     from gaf.lab.study.plan import Plan, TuningPlan
@@ -80,6 +79,7 @@ def compare(
     from gaf.lab.study.compare import compare_here, default_folder
     from gaf.lab.study.plan import SEEDS as FINAL_SEEDS
     from gaf.lab.study.plan import SETTINGS, Plan, digits, table_seeds
+    from gaf.lab.study.recipes import trained
     from gaf.lab.study.settings import split
     from gaf.lab.study.words import answer
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from gaf.common.errors import GafError
-from gaf.lab.study.trainings import import_task
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig
@@ -78,6 +77,7 @@ def trained_in(folder: Path, task: str | None) -> RunConfig:
     command that could be copied.
     """
     from gaf.lab.engine.folder import read_config
+    from gaf.lab.study.recipes import import_task
 
     if task is not None:
         import_task(task)

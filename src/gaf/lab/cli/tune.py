@@ -12,7 +12,6 @@ import typer
 from gaf.lab.cli import terminal
 from gaf.lab.cli.compare import show as show_comparison
 from gaf.lab.cli.trainings import NAME, SEEDS, Changes, Workers
-from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
     from gaf.lab.study.results import Tuned
@@ -72,6 +71,7 @@ def tune(
     from gaf.lab.study.plan import SEEDS as FINAL_SEEDS
     from gaf.lab.study.plan import TuningPlan
     from gaf.lab.study.pool import local_pool
+    from gaf.lab.study.recipes import trained
     from gaf.lab.study.recipes.laptop import hard_case
     from gaf.lab.study.tune import tune as study
 

@@ -22,9 +22,9 @@ from gaf.lab.reports.style import IN_PRINT, Style, styles
 from gaf.lab.reports.tables import ResultTable, one_line
 from gaf.lab.study.compare import compare_here, default_folder
 from gaf.lab.study.plan import SEEDS, SETTINGS, Plan, TuningPlan, table_seeds
+from gaf.lab.study.recipes import trained
 from gaf.lab.study.results import Comparison, Row
 from gaf.lab.study.settings import split
-from gaf.lab.study.trainings import trained
 from gaf.lab.study.words import answer
 
 if TYPE_CHECKING:
