@@ -180,6 +180,37 @@ def test_the_matched_control_has_the_slope_in_the_place_of_f(
     assert gaf.activation_of(group) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "momentum", "placement"),
+    [(torch.optim.SGD, 0.9, "momentum"), (torch.optim.SGD, 0.0, "gradient")],
+)
+def test_a_class_of_torch_has_f_at_the_same_place_as_its_name(trial_of, kind, momentum, placement):
+    given = {"lr": 0.1, "momentum": momentum, "weight_decay": 5e-4}
+    asked_for = {"activation": "arctan(0.1, 20)"}
+    for control in (False, True):
+        ended = []
+        for rule in (kind, kind.__name__.lower()):
+            params = weights()
+            made = trial_of(**asked_for, control=control).optimizer(rule, params, **given)
+            if not control:
+                assert made.param_groups[0]["gaf_placement"] == placement
+            ended.append(train(made, params))
+        assert same(*ended)
+    assert type(trial_of(factor=2.0).optimizer(kind, weights(), lr=0.1)) is kind
+
+
+def test_another_rule_has_the_weight_decay_that_the_script_has_unsaid(trial_of):
+    made = trial_of(rule="adamw", lr=0.001).optimizer("sgd", weights(), lr=0.1)
+    assert made.param_groups[0]["weight_decay"] == 0.0
+    made = trial_of(rule="adam", lr=0.001).optimizer("adamw", weights(), lr=0.1)
+    assert made.param_groups[0]["weight_decay"] == 0.01
+
+
+def test_there_is_no_control_of_what_is_not_known(trial_of):
+    with pytest.raises(GafError, match="what a slope does to RMSprop is not known"):
+        trial_of(activation="arctan(0.1, 20)", control=True).optimizer("rmsprop", weights())
+
+
 def test_there_is_no_control_of_what_has_no_slope(trial_of):
     with pytest.raises(GafError, match="no matched control"):
         trial_of(activation="auto", control=True).optimizer("sgd", weights(), lr=0.1)
