@@ -41,6 +41,14 @@ def test_the_plot_is_the_curve_over_the_learning_rate(view):
     assert list(lines["sgd"].get_ydata())[:2] == [0.151, 0.44]
 
 
+def test_the_seeds_for_a_difference_of_ones_own(view):
+    planned = [view.seeds_to_plan(size) for size in (0.005, 0.01, 0.02)]
+    assert planned == sorted(planned, reverse=True)
+    assert len({*planned}) == 3
+    with pytest.raises(ValueError, match="above 0"):
+        view.seeds_to_plan(0.0)
+
+
 def test_what_a_notebook_shows(view):
     page = Reader(view._repr_html_())
     parts = [

@@ -25,7 +25,7 @@ from gaf.lab.study.plan import SEEDS, SETTINGS, Plan, TuningPlan, table_seeds
 from gaf.lab.study.recipes import trained
 from gaf.lab.study.results import Comparison, Row
 from gaf.lab.study.settings import split
-from gaf.lab.study.words import answer
+from gaf.lab.study.words import answer, seeds_to_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,6 +95,13 @@ class ComparisonView:
     def table(self) -> ResultTable[Row]:
         """The table of the final scores: prints as text, and shows in a notebook."""
         return comparison_table(self.comparison)
+
+    def seeds_to_plan(self, difference: float) -> int | None:
+        """How many seeds find a true difference of this size, in units of the score, in four of five studies.
+
+        None where no two seeds have ended. Take the size that matters, not the one just seen.
+        """
+        return seeds_to_plan(self.comparison, difference)
 
     def plot(self) -> Drawing | None:
         """The curve over the learning rate, by matplotlib; None where no rates were tuned."""
