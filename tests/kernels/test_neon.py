@@ -47,7 +47,7 @@ ACTIVATE, SGD, ADAM, LOAD, STORE = range(5)  # as harness.c numbers them
 WIDTHS = [4, 8, 2, 2]  # bytes, in the order of native.TYPES
 HALVES = [torch.bfloat16, torch.float16]
 
-# In units of the last place: what the kernels promise. Observed on x86-64, also with other factors: 3.6, 3.8, 2.7.
+# In units of the last place. Observed on x86-64, also with other factors: 3.6, 3.8, 2.7.
 LIMIT = {"arctan": ULP, "tanh": ULP, "log": 3.0, "softsign": ULP, "algebraic": ULP}
 # One step, relative to the entry or to 1. Observed: float32 1.4e-7, float64 2.2e-16, bfloat16 6.1e-5,
 # float16 1.2e-4: half precision may be off by a unit, where float32's error crosses a midpoint.

@@ -16,7 +16,10 @@ from gaf.functions.lift import local_shard
 TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
 # Other subclasses of Tensor may have no memory of their own.
-PLAIN = (Tensor, torch.nn.Parameter)  # a tuple: torch 2.8 does not trace a membership in a frozenset
+PLAIN = (
+    Tensor,
+    torch.nn.Parameter,
+)  # a tuple: torch 2.8 does not trace a membership in a frozenset
 
 Column = Sequence[Tensor | None]  # one of parallel lists: parameters, gradients, a state
 Lists = Sequence[Column]

@@ -16,7 +16,6 @@ import typer
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
 from gaf.lab.cli.trainings import NAME, RULE, Changes, check_rule_named, trained_in
-from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig
@@ -110,6 +109,7 @@ def _config(
 ) -> RunConfig:
     """The config that the arguments ask for."""
     from gaf.lab.engine.config import override
+    from gaf.lab.study.recipes import trained
 
     if resume is not None:
         if name is not None or seed is not None or out is not None:

@@ -40,7 +40,7 @@ def answer(comparison: Comparison) -> str:
     if widest := _widest(asked, comparison):
         parts.append(widest)
     if comparison.score_on == "validation":
-        parts.append("Judged on validation data: no test score was reported.")
+        parts.append("Judged on validation data, not on test data.")
     return " ".join(parts)
 
 
@@ -133,7 +133,7 @@ def _by(row: Row, comparison: Comparison) -> str:
     difference = row.vs_baseline
     assert difference is not None
     signed = difference.verdict == "no difference"
-    unit = 100 if is_share(comparison) else 1
+    unit = 100 if comparison.is_share else 1
     values = [unit * value for value in (difference.mean, difference.low, difference.high)]
     if not signed and values[0] < 0:
         values = [-values[0], -values[2], -values[1]]
@@ -161,12 +161,6 @@ def _with_sign(value: float, spec: str) -> str:
     return f"−{text}" if value < 0 else f"+{text}" if spec.startswith("+") else text
 
 
-def is_share(comparison: Comparison) -> bool:
-    """Whether the scores are shares such as an accuracy, of which a hundredth is a point."""
-    scores = [score for row in comparison.rows for score in row.scores if score is not None]
-    return comparison.higher_is_better and all(0 <= score <= 1 for score in scores)
-
-
 def whom(comparison: Comparison) -> str:
     """What the others are compared with, as a sentence names it."""
     if comparison.tuning:
@@ -184,9 +178,9 @@ def seeds_to_plan(comparison: Comparison, difference: float) -> int | None:
     The spread is that of the differences so far, the size is the asker's: one that was just seen is too large
     by chance.
     """
-    spreads = [
-        _spread(row.vs_baseline) for row in comparison.rows if row.vs_baseline and row.activated
-    ]
+    compared_rows = [row for row in comparison.rows if row.vs_baseline]
+    asked = [row for row in compared_rows if row.activated] or compared_rows
+    spreads = [_spread(row.vs_baseline) for row in asked if row.vs_baseline]
     finite = sorted(spread for spread in spreads if spread is not None)
     compared = sum(
         (row.vs_baseline is not None) + (row.vs_control is not None) for row in comparison.rows
