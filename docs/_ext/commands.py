@@ -13,7 +13,7 @@ from typing import Any
 HERE = "<!-- commands -->"
 # What Typer says of types and ranges, in words.
 WORDS = (
-    (re.compile(r"^([^-].*) <(?:str|list\[\w+\])>$"), r"\1"),  # an argument is told by its name
+    (re.compile(r"^([^-].*) <(?:str|list\[\w+\])>$"), r"\1"),  # the name of an argument says enough
     (re.compile(r"<list\[(\w+)\]>"), r"<\1>"),
     (re.compile(r"<(int|float) range>"), r"<\1>"),
     (re.compile(r"([\d.]+)<=x<=([\d.]+)"), r"\1 to \2"),
@@ -43,11 +43,12 @@ def sections() -> Iterator[str]:
 def section(name: str, command: Any, level: int = 2) -> Iterator[str]:
     """One command: what it does, an example, its arguments and options."""
     context = command.make_context(name, [], resilient_parsing=True)
-    about, _, example = (command.help or "").partition("Example:")
+    about, *examples = (command.help or "").split("Example: ")
     yield f"{'#' * level} {name}\n"
     yield f"{_prose(about.strip())}\n"
-    if example:
-        yield f"```bash\n{example.strip()}\n```\n"
+    if examples:
+        lines = [" ".join(example.split()) for example in examples]
+        yield "\n".join(("```bash", *lines, "```\n"))
     if hasattr(command, "commands"):
         return
     # an option with "[default: ...]" has two spaces before it

@@ -65,7 +65,7 @@ def test_the_native_sample_and_quantile_are_torchs_to_the_bit(dtype, quantile):
     tensors = [awkward(shape, dtype, seed) for seed, shape in enumerate(shapes)]
     tensors += [torch.zeros(9, dtype=dtype), torch.full((300,), math.nan, dtype=dtype)]
     tensors += [tensors[9].contiguous(memory_format=torch.channels_last), tensors[8].t()]
-    rows = adapt._sampled(tensors, tensors)
+    rows = adapt._sampled((tensors,), None, 0)
     quick = native.sample(tensors, adapt.spacing)
     assert torch.equal(rows.nan_to_num(nan=-1.0), quick.nan_to_num(nan=-1.0))
     found = adapt._quantile(rows, quantile)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+
 import pytest
 import torch
 from torch import nn
@@ -104,3 +107,69 @@ def test_a_step_that_raises_is_forgotten_unless_it_is_taken_again():
     broken = stepped(1.0, 9.0, breaks_at=9.0)
     assert "_gaf_auto" in vars(broken)
     assert not [name for name in vars(gaf.deactivate(broken)) if "gaf" in name]
+
+
+def states_of(opt):
+    return [state["gaf_auto"] for state in opt.state.values()]
+
+
+def random_step(opt, params, seed, backend=None):
+    generator = torch.Generator().manual_seed(seed)
+    for p in params:
+        p.grad = torch.randn(p.shape, generator=generator)
+    (torch.compile(opt.step, backend=backend) if backend else opt.step)()
+
+
+def loaded(opt, params):
+    file = io.BytesIO()
+    torch.save(opt.state_dict(), file)
+    file.seek(0)
+    opt.load_state_dict(torch.load(file, weights_only=True))
+
+
+def one_state_replaced(opt, params):
+    opt.state[params[1]]["gaf_auto"] = opt.state[params[1]]["gaf_auto"].clone()
+
+
+def one_gradient_missing(opt, params):
+    params[0].grad = None
+    opt.step()
+
+
+def compiled(opt, params):
+    random_step(opt, params, 7, backend="eager")
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(
+    "change", [loaded, one_state_replaced, one_gradient_missing, compiled, None]
+)
+def test_states_are_rows_of_a_table(change):
+    """Whatever happens between steps, they go on as states of their own do."""
+    ends = []
+    for alone in (False, True):
+        params = [torch.linspace(-1, 1, n).requires_grad_() for n in (3, 40, 1000)]
+        opt = gaf.SGD(params, 0.1, momentum=0.9, activation=gaf.Auto())
+        for seed in range(6):
+            if alone:  # each a tensor of its own: no table is read
+                for state in opt.state.values():
+                    if "gaf_auto" in state:
+                        state["gaf_auto"] = state["gaf_auto"].clone()
+            random_step(opt, params, seed)
+            if change is not None and seed == 2:
+                change(opt, params)
+        ends.append([*params, *states_of(opt)])
+        addresses = {t.untyped_storage().data_ptr() for t in states_of(opt)}
+        assert len(addresses) == 1
+    assert all(map(torch.equal, *ends))
+
+
+def test_a_copy_has_a_table_of_its_own():
+    params = [torch.ones(3, requires_grad=True), torch.ones(20, requires_grad=True)]
+    opt = gaf.SGD(params, 0.1, activation=gaf.Auto())
+    random_step(opt, params, 0)
+    other = copy.deepcopy(opt)
+    before = [t.clone() for t in states_of(other)]
+    random_step(opt, params, 1)
+    assert all(map(torch.equal, states_of(other), before))
+    assert not any(map(torch.equal, states_of(opt), before))

@@ -48,9 +48,10 @@ def check_compiled(make, backend: str, *, change_lr: bool = True) -> list[int]:
     for p, copy in zip(params, copies, strict=True):
         # observed: 2.4e-7 for SGD, 1.9e-6 for Adam, whose compiled bias correction is in float32
         torch.testing.assert_close(p, copy, rtol=0, atol=1e-5)
-        if compiled.param_groups[0]["gaf_function"] in ADAPT:  # observed: 3e-9
+        if compiled.param_groups[0]["gaf_function"] in ADAPT:
+            # observed: 3e-9, and 9e-8 of a state that is read off a compiled float32 step
             pair = (opt.state[of]["gaf_auto"] for opt, of in ((compiled, p), (eager, copy)))
-            torch.testing.assert_close(*pair, rtol=0, atol=1e-7)
+            torch.testing.assert_close(*pair, rtol=2e-7, atol=1e-7)
     return graphs
 
 

@@ -95,6 +95,8 @@ def test_clipping_by_hand():
     assert (barely.kind, barely.problem) == ("clipping always", False)
     some = only([0.5] * 90 + [2.0] * 10)
     assert (some.kind, some.values["acted"]) == ("clipping sometimes", 0.1)
+    assert some.advice == "To clip outliers only, set max_norm to 2, which 5 % of the steps exceed."
+    assert only([0.5] * 95 + [2.0] * 5).advice == ""  # it does that already
     share = int(100 * ALWAYS)
     assert only([5.0] * share + [0.5] * (100 - share)).kind == "clipping always"
     assert only([5.0] * (share - 1) + [0.5] * (101 - share)).kind == "clipping sometimes"

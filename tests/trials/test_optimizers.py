@@ -180,6 +180,37 @@ def test_the_matched_control_has_the_slope_in_the_place_of_f(
     assert gaf.activation_of(group) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "momentum", "placement"),
+    [(torch.optim.SGD, 0.9, "momentum"), (torch.optim.SGD, 0.0, "gradient")],
+)
+def test_a_class_of_torch_has_f_at_the_same_place_as_its_name(trial_of, kind, momentum, placement):
+    given = {"lr": 0.1, "momentum": momentum, "weight_decay": 5e-4}
+    asked_for = {"activation": "arctan(0.1, 20)"}
+    for control in (False, True):
+        ended = []
+        for rule in (kind, kind.__name__.lower()):
+            params = weights()
+            made = trial_of(**asked_for, control=control).optimizer(rule, params, **given)
+            if not control:
+                assert made.param_groups[0]["gaf_placement"] == placement
+            ended.append(train(made, params))
+        assert same(*ended)
+    assert type(trial_of(factor=2.0).optimizer(kind, weights(), lr=0.1)) is kind
+
+
+def test_another_rule_has_the_weight_decay_that_the_script_has_unsaid(trial_of):
+    made = trial_of(rule="adamw", lr=0.001).optimizer("sgd", weights(), lr=0.1)
+    assert made.param_groups[0]["weight_decay"] == 0.0
+    made = trial_of(rule="adam", lr=0.001).optimizer("adamw", weights(), lr=0.1)
+    assert made.param_groups[0]["weight_decay"] == 0.01
+
+
+def test_there_is_no_control_of_what_is_not_known(trial_of):
+    with pytest.raises(GafError, match="what a slope does to RMSprop is not known"):
+        trial_of(activation="arctan(0.1, 20)", control=True).optimizer("rmsprop", weights())
+
+
 def test_there_is_no_control_of_what_has_no_slope(trial_of):
     with pytest.raises(GafError, match="no matched control"):
         trial_of(activation="auto", control=True).optimizer("sgd", weights(), lr=0.1)
@@ -196,6 +227,15 @@ def test_a_rule_without_a_rate_is_refused_a_factor(trial_of):
     assert type(trial_of().optimizer(Fixed, weights())) is Fixed
     with pytest.raises(GafError, match="no lr"):
         trial_of(factor=3.0).optimizer(Fixed, weights())
+
+
+@pytest.mark.parametrize("asked_for", [{"factor": 3.0}, {"rule": "adam", "lr": 0.001}, {}])
+def test_a_rate_of_0_that_nothing_changes_is_refused(trial_of, asked_for):
+    with pytest.raises(GafError, match="a learning rate of 0, which no factor changes"):
+        trial_of(**asked_for).optimizer("sgd", weights(), lr=0.0, momentum=0.9)
+    groups = [{"params": weights((2,)), "lr": 0.0}, {"params": weights((3,)), "lr": 0.1}]
+    made = trial_of(**asked_for).optimizer("sgd", groups, lr=0.0)  # a group that is frozen
+    assert [group["lr"] > 0 for group in made.param_groups] == [False, True]
 
 
 def test_named_parameters(trial_of):

@@ -1,1 +1,1 @@
-"""AT HOME ELSEWHERE: one module for each framework, imported by its users and by nobody else."""
+"""AT HOME ELSEWHERE: one module for each framework, imported only by its users."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gaf.functions.lift import real_values
 from gaf.kernels import native
-from gaf.kernels.layout import PLAIN, TYPES
+from gaf.kernels.layout import PLAIN, TYPES, integers
 
 COLUMNS = ("squares", "largest", "nonfinite", "zeros")
 
@@ -36,7 +36,7 @@ def gatherable(
     """Whether the native kernels can read these tensors."""
     return (
         hasattr(native._native, "gather")  # else built without a compiler, or earlier
-        and PLAIN.issuperset(map(type, tensors))
+        and set(map(type, tensors)).issubset(PLAIN)
         and {t.layout for t in tensors} == {torch.strided}
         and {t.is_cpu for t in tensors} == {True}
         and {t.dtype for t in tensors}.issubset(TYPES)
@@ -56,10 +56,10 @@ def gather(tensors: Sequence[Tensor], steps: list[int], total: int) -> Tensor:
     """
     row = torch.empty(total, dtype=torch.float64, device="cpu")
     native._native.gather(
-        [TYPES[t.dtype] for t in tensors],
-        list(map(Tensor.numel, tensors)),
-        steps,
-        list(map(Tensor.data_ptr, tensors)),
+        bytes([TYPES[t.dtype] for t in tensors]),
+        integers(map(Tensor.numel, tensors)),
+        integers(steps),
+        integers(map(Tensor.data_ptr, tensors)),
         row.data_ptr(),
     )
     return row
@@ -75,8 +75,8 @@ def _by_kernel(tensors: Sequence[Tensor]) -> Tensor:
     native._native.figures(
         native.instruction_set(),
         TYPES[tensors[0].dtype],
-        list(map(Tensor.numel, tensors)),
-        list(map(Tensor.data_ptr, tensors)),
+        integers(map(Tensor.numel, tensors)),
+        integers(map(Tensor.data_ptr, tensors)),
         rows.data_ptr(),
         torch.get_num_threads(),
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +16,68 @@ from gaf.functions.lift import local_shard
 TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
 # Other subclasses of Tensor may have no memory of their own.
-PLAIN = frozenset((Tensor, torch.nn.Parameter))
+PLAIN = (
+    Tensor,
+    torch.nn.Parameter,
+)  # a tuple: torch 2.8 does not trace a membership in a frozenset
+
+Column = Sequence[Tensor | None]  # one of parallel lists: parameters, gradients, a state
+Lists = Sequence[Column]
+
+TANGLED = "a gradient or a state shares memory with its parameter"
+
+
+class Batch(NamedTuple):
+    """Tensors of one type in parallel lists, as the loops in C take them.
+
+    Whole numbers are kept as bytes, of 64 bits each.
+    """
+
+    kind: int  # of the elements, a value of TYPES
+    sizes: bytes  # elements of each tensor
+    addresses: list[bytes | None]  # of the tensors of each list; None for a list without tensors
+    members: Sequence[int] | None = None  # which entries of the lists they are; None for all
+
+
+def integers(values: Iterable[int]) -> bytes:
+    """Whole numbers as C reads them."""
+    return array("q", values).tobytes()
+
+
+def look(lists: Lists) -> list[Batch] | str:
+    """Where the tensors of parallel lists lie, by their types, or why the native kernels cannot serve them.
+
+    Tensors of different parameters may share memory: they are served one after the other.
+    """
+    reason = refusal_of_rows("native", "cpu", lists)
+    if reason is not None:
+        return reason
+    columns = [[None if t is None else local_shard(t) for t in column] for column in lists]
+    kinds = [TYPES[t.dtype] for t in columns[0]]  # type: ignore[union-attr]
+    batches = []
+    for kind in dict.fromkeys(kinds):
+        members = [i for i, other in enumerate(kinds) if other == kind]
+        rows = [[column[i] for i in members] for column in columns]
+        if any(map(_is_tangled, zip(*rows, strict=True))):
+            return TANGLED
+        addresses = [
+            integers(0 if t is None else t.data_ptr() for t in row)
+            if any(t is not None for t in row)
+            else None
+            for row in rows
+        ]
+        sizes = integers(t.numel() for t in rows[0])  # type: ignore[union-attr]
+        batches.append(
+            Batch(kind, sizes, addresses, None if len(members) == len(kinds) else members)
+        )
+    return batches
+
+
+def _is_tangled(row: Column) -> bool:
+    """Whether two of one parameter's tensors share memory: a loop would read what it has just written."""
+    begins = [t.data_ptr() for t in row if t is not None and t.numel()]
+    length = max((t.numel() * t.itemsize for t in row if t is not None), default=0)
+    return any(abs(a - b) < length for a, b in itertools.combinations(begins, 2))
 
 
 def refusal_of_rows(

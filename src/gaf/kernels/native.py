@@ -6,10 +6,11 @@ local shard. Where :func:`refusal` returns a reason, the rules over torch operat
 
 from __future__ import annotations
 
-import itertools
+import ctypes
+import functools
 import math
-import operator
 import os
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ import torch
 from torch import Tensor
 
 from gaf.functions.lift import local_shard
-from gaf.kernels.layout import PLAIN, TYPES, refusal_of_rows
+from gaf.kernels import layout
+from gaf.kernels.layout import PLAIN, TANGLED, TYPES, Batch, Column, Lists, integers
 
 try:
     from gaf.kernels import _native  # type: ignore[attr-defined]
@@ -54,83 +56,23 @@ def build() -> dict[str, Any]:
 RANGE = (1e-18, 1e18)  # of alpha and beta: beyond it products leave the range of float32
 _LEAST, _MOST = 1e-36, 1e36  # of those products
 
-Lists = Sequence[Sequence[Tensor]]  # parallel: parameters, gradients, states
-Column = Sequence[Tensor | None]
+# DLPack's table of C functions, by which one call in C looks at all tensors of a step. Torch has it from 2.10
+# on; before, and where its version is another one, :func:`gaf.kernels.layout.look` asks each tensor.
+_TABLE: Any = getattr(Tensor, "__dlpack_c_exchange_api__", None)
+if _native is None or not _native.can_look(_TABLE):
+    _TABLE = None
 
 
-class Known:
-    """What was found of the tensors of a group, kept from one step to the next.
-
-    Parameters and states are known again by being the same objects at the same addresses. Gradients are
-    mostly new ones, and are looked at in every step.
-    """
-
-    def __init__(self) -> None:
-        self.dtype = torch.float32
-        self.sizes: list[int] = []
-        self.spacings: list[int] = []  # between the elements that are sampled of each
-        self.columns: list[Sequence[Tensor | None]] = []  # parameters and states
-        self.addresses: list[list[int] | None] = []  # of parameters, gradients and states
-
-    def learn(self, ws: Sequence[Tensor], gs: Sequence[Tensor], *states: Column) -> None:
-        """Keep what :func:`refusal` has found to be alike."""
-        self.columns, self.spacings = [], []
-        if all(column[0] is None or type(None) not in set(map(type, column)) for column in states):
-            self.dtype, self.sizes = ws[0].dtype, list(map(Tensor.numel, ws))
-            self.columns = [ws, *states]
-            lists = (ws, gs, *states)
-            self.addresses = [
-                None if column[0] is None else list(map(Tensor.data_ptr, column))  # type: ignore[arg-type]
-                for column in lists
-            ]
-
-    def holds(self, ws: Sequence[Tensor], gs: Sequence[Tensor], *states: Column) -> bool:
-        """Whether it is true of these lists; then ``addresses`` are theirs."""
-        columns = (ws, *states)
-        if len(columns) != len(self.columns):
-            return False
-        addresses: list[list[int] | None] = []
-        for column, before in zip(columns, self.columns, strict=True):
-            if len(column) != len(before) or not all(map(operator.is_, column, before)):
-                return False
-            absent = column[0] is None
-            if not absent and not all(map(Tensor.is_contiguous, column)):  # type: ignore[arg-type]
-                return False
-            addresses.append(None if absent else list(map(Tensor.data_ptr, column)))  # type: ignore[arg-type]
-        if not PLAIN.issuperset(map(type, gs)):
-            return False
-        try:
-            gradients = list(map(Tensor.data_ptr, gs))
-        except RuntimeError:  # sparse ones have no address
-            return False
-        if not (
-            [self.addresses[0], *self.addresses[2:]] == addresses
-            and list(map(Tensor.numel, ws))
-            == self.sizes  # a shorter view begins at the same address
-            and {g.dtype for g in gs} == {self.dtype}
-            and {g.is_cpu for g in gs} == {True}
-            and all(map(Tensor.is_contiguous, gs))
-            and list(map(Tensor.numel, gs)) == self.sizes
-            and 0 not in gradients  # zeros that nobody has computed, or no elements
-            and not any(map(Tensor.is_neg, gs))
-        ):
-            return False
-        self.addresses = [addresses[0], gradients, *addresses[1:]]
-        self.columns = list(columns)  # the same tensors in the lists of this step
-        return True
+def refusal(function: str, *lists: Column, params: Sequence[float] = ()) -> str | None:
+    """Why the kernels cannot serve these tensors (parallel lists), or None if they can."""
+    batches = look(function, *lists, params=params)
+    return batches if isinstance(batches, str) else None
 
 
-def refusal(
-    function: str,
-    *lists: Column,
-    params: Sequence[float] = (),
-    known: Known | None = None,
-) -> str | None:
-    """Why the kernels cannot serve these tensors (parallel lists), or None if they can.
+def look(function: str, *lists: Column, params: Sequence[float] = ()) -> list[Batch] | str:
+    """Where these tensors (parallel lists) lie, by their types, or why the kernels cannot serve them.
 
-    In the usual case all are plain contiguous CPU tensors of one type that has a kernel. Each question is
-    asked of all tensors at once, since with a thousand tiny ones it is what a step costs; ``known`` is what
-    the step before has found.
+    With a thousand tiny tensors this is what a step costs. In a compiled step they lie nowhere yet.
     """
     if _native is None:
         return "the native kernels were not built (no C compiler when gaf was installed)"
@@ -139,39 +81,29 @@ def refusal(
     for value in params:
         if not RANGE[0] <= value <= RANGE[1]:
             return f"the native kernels take alpha and beta from {RANGE[0]} to {RANGE[1]}"
-    if not lists[0] or (known is not None and known.holds(*lists)):  # type: ignore[arg-type]
-        return None
-    if known is not None:
-        known.columns = []  # nothing is known until it is learned anew
-    sizes = list(map(Tensor.numel, lists[0]))  # type: ignore[arg-type]
-    present: list[Sequence[Tensor]] = [lists[0]]  # type: ignore[list-item]
-    for column in lists[1:]:
-        there, expected = column, sizes
-        if type(None) in set(map(type, column)):
-            indices = [i for i, t in enumerate(column) if t is not None]
-            there, expected = [column[i] for i in indices], [sizes[i] for i in indices]
-        if list(map(Tensor.numel, there)) != expected:  # type: ignore[arg-type]
-            return refusal_of_rows("native", "cpu", lists)
-        present.append(there)  # type: ignore[arg-type]
-    tensors = list(itertools.chain(*present))
-    dtypes = {t.dtype for t in tensors}
-    # A tensor may stand for a negation or for zeros that nobody has computed; not in a compiled step.
-    lazy = () if torch.compiler.is_compiling() else tensors
-    if (
-        PLAIN.issuperset(map(type, tensors))
-        # The layout is asked of the parameters alone: sparse gradients are not contiguous.
-        and {t.layout for t in present[0]} == {torch.strided}
-        and {t.is_cpu for t in tensors} == {True}
-        and all(map(Tensor.is_contiguous, tensors))
-        and len(dtypes) == 1
-        and dtypes.issubset(TYPES)
-        and not any(map(Tensor.is_neg, lazy))
-        and not any(map(Tensor._is_zerotensor, lazy))
-    ):
-        if known is not None:
-            known.learn(*lists)  # type: ignore[arg-type]
-        return None
-    return refusal_of_rows("native", "cpu", lists)
+    if not lists[0]:
+        return []
+    if torch.compiler.is_compiling():
+        return layout.refusal_of_rows("native", "cpu", lists) or []
+    return _look(lists)
+
+
+def _look(lists: Lists) -> list[Batch] | str:
+    """By one call in C in the usual case: plain dense CPU tensors of one type."""
+    whole = None if _TABLE is None else _native.look(_TABLE, PLAIN, Tensor.is_neg, lists)
+    if whole is None:
+        return layout.look(lists)
+    *batch, tangled = whole
+    return TANGLED if tangled else [Batch(*batch)]
+
+
+def _batches(*lists: Column) -> list[Batch]:
+    """Where tensors lie that nobody has looked at in this step. A list may be empty: it has no tensors."""
+    count = len(lists[0])
+    batches = _look(tuple(column or [None] * count for column in lists)) if count else []
+    if isinstance(batches, str):  # such as in a compiled step, which asks before there are tensors
+        raise RuntimeError(f"`fused=True` cannot be honoured: {batches}; leave `fused` unset")
+    return batches
 
 
 # The kernels are operators of torch's dispatcher, so that torch.compile sees an op; an eager step calls the
@@ -209,18 +141,18 @@ def sgd(
     decoupled_weight_decay: bool = False,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
-    known: Known | None = None,
-) -> tuple[Sequence[Tensor | None]]:
+    batches: list[Batch] | None = None,
+) -> tuple[Column]:
     """One step of each tensor of ``ws`` in place, as :func:`gaf.optim.rules.sgd`; returns the velocities.
 
-    ``params`` is the function's alpha and beta, or a tensor with a row of them for each of ``ws``. ``known``
-    is what :func:`refusal` has found of these very lists.
+    ``params`` is the function's alpha and beta, or a tensor with a row of them for each of ``ws``.
+    ``batches`` is what :func:`look` has returned for these very lists.
     """
     fresh: list[bool] = []
     if momentum == 0:
         velocities: Sequence[Tensor] = ()
     elif type(None) in set(map(type, vs)):
-        known = None  # of velocities that there are not yet
+        batches = None  # of velocities that there were not yet
         fresh = [v is None for v in vs]
         velocities = [torch.empty_like(w) if v is None else v for w, v in zip(ws, vs, strict=True)]
     else:
@@ -230,14 +162,12 @@ def sgd(
         shared = (1.0, 1.0) if isinstance(params, Tensor) else params  # nobody reads those of each
         numbers = (*shared, lr, weight_decay, momentum, 1 - dampening)
         flags = (function, placement, nesterov, maximize, decoupled_weight_decay)
-        lists = (ws, gs, velocities)
+        scale = (grad_scale, found_inf, factors)
         if torch.compiler.is_compiling():
-            local = map(_local, lists)
-            scale = (grad_scale, found_inf, factors)
+            local = map(_local, (ws, gs, velocities))
             torch.ops.gaf.sgd_(*local, fresh, *flags, _numbers(numbers), *scale)
         else:
-            rows = [] if factors is None else factors.tolist()
-            _sgd(lists, fresh, flags, map(float, numbers), rows, grad_scale, found_inf, known)
+            _sgd((ws, gs, velocities), fresh, flags, map(float, numbers), *scale, batches)
             torch.autograd.graph.increment_version([*ws, *velocities])
     return (velocities or vs,)
 
@@ -260,8 +190,7 @@ def _sgd_operator(
     factors: Tensor | None,
 ) -> None:
     flags = (function, placement, nesterov, maximize, decoupled)
-    rows = [] if factors is None else factors.tolist()
-    _sgd((ws, gs, vs), fresh, flags, numbers.tolist(), rows, grad_scale, found_inf)
+    _sgd((ws, gs, vs), fresh, flags, numbers.tolist(), grad_scale, found_inf, factors)
 
 
 def _sgd(
@@ -269,10 +198,10 @@ def _sgd(
     fresh: list[bool],
     flags: tuple[str, str, bool, bool, bool],
     numbers: Iterable[float],
-    rows: list[list[float]],
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
-    known: Known | None = None,
+    factors: Tensor | None,
+    batches: list[Batch] | None = None,
 ) -> None:
     if found_inf is not None and found_inf.item():
         return
@@ -284,21 +213,23 @@ def _sgd(
     shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
     scale = 1.0
     if grad_scale is not None:
-        known = None  # the gradients may be copies
-        lists, scale = _unscaling(lists, grad_scale, (rows or [(alpha, beta)]) if first else [])
-    for kind, sizes, (w, g, v), (new, own) in _batches(lists, fresh, rows, known=known):
+        lists, scale, batches = _unscaling(
+            lists, grad_scale, first, (alpha, beta), factors, batches
+        )
+    for batch in batches or _batches(*lists):
+        w, g, v = batch.addresses
         _native.sgd(
             instruction_set(),
             FUNCTIONS[function],
-            kind,
+            batch.kind,
             first,
             (alpha, beta),
-            list(itertools.chain(*own)) or None,
-            sizes,
+            None if factors is None else _rows(factors, batch),
+            batch.sizes,
             w,
             g,
             v,
-            new or None,
+            bytes(_part(fresh, batch)) or None,
             (sign, scale, l2, shrink, inner, outer, momentum, gain, nesterov),
             torch.get_num_threads(),
         )
@@ -324,26 +255,25 @@ def adam(
     eps_hat: bool = False,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
-    known: Known | None = None,
-) -> tuple[Sequence[Tensor | None], ...]:
+    batches: list[Batch] | None = None,
+) -> tuple[Column, ...]:
     """One step of each tensor of ``ws`` in place, as :func:`gaf.optim.rules.adam`; returns the moments.
 
-    ``params`` and ``known`` as in :func:`sgd`.
+    ``params`` and ``batches`` as in :func:`sgd`.
     """
     if ws:
         there = [top for top in tops if top is not None]
-        lists: Lists = (ws, gs, ms, vs, there)  # type: ignore[assignment]
+        lists: Lists = (ws, gs, ms, vs, there)
         flags = (function, placement, decoupled_weight_decay, maximize, eps_hat)
         factors = params if isinstance(params, Tensor) else None
         shared = (1.0, 1.0) if isinstance(params, Tensor) else params
         numbers = (*shared, lr, *betas, eps, weight_decay)
+        scale = (grad_scale, found_inf, factors)
         if torch.compiler.is_compiling():
             local = map(_local, lists)
-            scale = (grad_scale, found_inf, factors)
             torch.ops.gaf.adam_(*local, list(steps), *flags, _numbers(numbers), *scale)
         else:
-            rows = [] if factors is None else factors.tolist()
-            _adam(lists, steps, flags, map(float, numbers), rows, grad_scale, found_inf, known)
+            _adam(lists, steps, flags, map(float, numbers), *scale, batches)
             torch.autograd.graph.increment_version([*ws, *ms, *vs, *there, *steps])
     return ms, vs, tops
 
@@ -369,8 +299,7 @@ def _adam_operator(
 ) -> None:
     lists = (ws, gs, ms, vs, tops)
     flags = (function, placement, decoupled, maximize, eps_hat)
-    rows = [] if factors is None else factors.tolist()
-    _adam(lists, steps, flags, numbers.tolist(), rows, grad_scale, found_inf)
+    _adam(lists, steps, flags, numbers.tolist(), grad_scale, found_inf, factors)
 
 
 def _adam(
@@ -378,10 +307,10 @@ def _adam(
     steps: Sequence[Tensor],
     flags: tuple[str, str, bool, bool, bool],
     numbers: Iterable[float],
-    rows: list[list[float]],
     grad_scale: Tensor | None,
     found_inf: Tensor | None,
-    known: Known | None = None,
+    factors: Tensor | None,
+    batches: list[Batch] | None = None,
 ) -> None:
     if found_inf is not None and found_inf.item():
         return
@@ -392,69 +321,84 @@ def _adam(
     sign = -1.0 if maximize else 1.0
     scale = 1.0
     if grad_scale is not None:
-        known = None  # the gradients may be copies
-        lists, scale = _unscaling(lists, grad_scale, (rows or [(alpha, beta)]) if first else [])
+        lists, scale, batches = _unscaling(
+            lists, grad_scale, first, (alpha, beta), factors, batches
+        )
     shrink, l2 = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
-    batches = _batches(lists, range(len(steps)), rows, known=known)
+    batches = batches or _batches(*lists)
     counts = _count(steps)
-    step_sizes = {count: inner / (1 - beta1**count) for count in set(counts)}
-    roots = {count: (1 - beta2**count) ** 0.5 for count in set(counts)}
-    for kind, sizes, (w, g, m, v, top), (indices, own) in batches:
-        count = [counts[i] for i in indices] if len(batches) > 1 else counts
+    for batch in batches:
+        w, g, m, v, top = batch.addresses
+        own = array("d", _part(counts, batch)).tobytes()
+        step_sizes, roots = _native.corrections(own, inner, beta1, beta2)
         _native.adam(
             instruction_set(),
             FUNCTIONS[function],
-            kind,
+            batch.kind,
             first,
             (alpha, beta),
-            list(itertools.chain(*own)) or None,
-            sizes,
+            None if factors is None else _rows(factors, batch),
+            batch.sizes,
             w,
             g,
             m,
             v,
             top,
-            [step_sizes[n] for n in count],
-            [roots[n] for n in count],
+            step_sizes,
+            roots,
             (sign, scale, shrink, l2, outer, 1 - beta1, beta2, 1 - beta2, eps, eps_hat),
             torch.get_num_threads(),
         )
 
 
-class Tangled(RuntimeError):
-    """Raised before anything is written: the kernels do not serve a parameter whose tensors share memory."""
+def _part(column: Sequence[Any], batch: Batch) -> Sequence[Any]:
+    """The entries of a list, or of an empty one, that go with the tensors of a batch."""
+    return column if batch.members is None else [column[i] for i in batch.members if column]
+
+
+def _rows(factors: Tensor, batch: Batch) -> bytes:
+    """Alpha and beta of each tensor of a batch."""
+    rows = factors if batch.members is None else factors[batch.members]
+    rows = rows.to("cpu", torch.float64).contiguous()
+    return ctypes.string_at(rows.data_ptr(), rows.nbytes)
 
 
 def _unscaling(
-    lists: Lists, grad_scale: Tensor, factors: Sequence[Sequence[float]]
-) -> tuple[Lists, float]:
+    lists: Lists,
+    grad_scale: Tensor,
+    first: bool,
+    shared: tuple[float, float],
+    factors: Tensor | None,
+    batches: list[Batch] | None,
+) -> tuple[Lists, float, list[Batch] | None]:
     """The lists, and the factor that takes the loss's scale out of the gradients, the second of them.
 
-    Where f comes first the kernels multiply beta of ``factors`` with it. If that leaves float32, for factors
-    and scales that make f(g) vanish or overflow by themselves, it goes to copies of the gradients.
+    Where f comes ``first`` the kernels multiply beta with it. If that leaves float32, for factors and scales
+    that make f(g) vanish or overflow by themselves, it goes to copies of the gradients, whose place nobody
+    has looked up.
     """
     scale = 1.0 / grad_scale.item()
+    rows = [] if not first else [shared] if factors is None else factors.tolist()
     if all(
-        _LEAST <= x <= _MOST
-        for alpha, beta in factors
-        for x in (scale * beta, scale * beta * alpha)
+        _LEAST <= x <= _MOST for alpha, beta in rows for x in (scale * beta, scale * beta * alpha)
     ):
-        return lists, scale
+        return lists, scale, batches
     ws, gs, *states = lists
-    return (ws, [g * scale for g in gs], *states), 1.0
+    return (ws, [g * scale for g in gs], *states), 1.0, None  # type: ignore[operator]
 
 
-def _count(steps: Sequence[Tensor]) -> list[float]:
+_ONE = integers([1])
+
+
+def _count(steps: Sequence[Tensor]) -> array[float]:
     """Add 1 to each step of Adam and return them; one call for a thousand of the usual ones."""
-    if (
-        PLAIN.issuperset(map(type, steps))
-        and {t.dtype for t in steps} == {torch.float32}
-        and {t.is_cpu for t in steps} == {True}
-        and {t.numel() for t in steps} == {1}
-    ):
-        return _native.count(list(map(Tensor.data_ptr, steps)))
+    batches = _look((steps,))
+    if isinstance(batches, list) and len(batches) == 1:
+        (batch,) = batches
+        if batch.kind == TYPES[torch.float32] and batch.sizes == _ONE * len(steps):
+            return array("d", _native.count(batch.addresses[0]))
     torch._foreach_add_(list(steps), 1)
-    return [step.item() for step in steps]
+    return array("d", [step.item() for step in steps])
 
 
 def activate(gs: Sequence[Tensor], function: str, params: tuple[float, ...]) -> Tensor:
@@ -477,14 +421,13 @@ def _activate(gs: Sequence[Tensor], function: str, alpha: float, beta: float) ->
         _native.activate(
             instruction_set(),
             FUNCTIONS[function],
-            kind,
+            batch.kind,
             (alpha, beta),
-            sizes,
-            addresses,
+            batch.sizes,
+            batch.addresses[0],
             torch.get_num_threads(),
         )
-        for kind, sizes, (addresses,), _ in _batches((gs,))
-        if sizes
+        for batch in _batches(gs)
     ]
     return torch.tensor(largest or [0.0], dtype=_widest(gs), device="cpu").amax()
 
@@ -493,19 +436,18 @@ def _widest(gs: Sequence[Tensor]) -> torch.dtype:
     return torch.float64 if any(g.dtype == torch.float64 for g in gs) else torch.float32
 
 
-def norm(gs: Sequence[Tensor]) -> float:
-    """The norm of all elements of tensors that :func:`refusal` finds fit; inf or NaN where one of them is."""
+def squares(gs: Sequence[Tensor]) -> float:
+    """The sum of the squares of tensors that :func:`refusal` finds fit; inf or NaN where an element is."""
     threads = torch.get_num_threads()
-    batches = _batches((gs,))
-    return math.sqrt(
-        sum(_native.squares(kind, sizes, g, threads) for kind, sizes, (g,), _ in batches)
+    return sum(
+        _native.squares(batch.kind, batch.sizes, batch.addresses[0], threads)
+        for batch in _batches(gs)
     )
 
 
-def squares(x: Tensor) -> float:
-    """The sum of the squares of a tensor that :func:`refusal` finds fit; inf or NaN where an element is."""
-    sizes, addresses = [x.numel()], [x.data_ptr()]
-    return _native.squares(TYPES[x.dtype], sizes, addresses, torch.get_num_threads())
+def norm(gs: Sequence[Tensor]) -> float:
+    """The norm of all elements of such tensors."""
+    return math.sqrt(squares(gs))
 
 
 def sample(tensors: Sequence[Tensor], spacing: Callable[[int], int]) -> Tensor:
@@ -514,32 +456,51 @@ def sample(tensors: Sequence[Tensor], spacing: Callable[[int], int]) -> Tensor:
     ``spacing`` gives the distance between those taken, for a number of elements.
     """
     tensors = _local(tensors)
-    sizes = list(map(Tensor.numel, tensors))
-    steps = list(map(spacing, sizes))
-    width = max(-(-size // step) for size, step in zip(sizes, steps, strict=True))
-    rows = torch.empty(len(tensors), width, dtype=torch.float64, device="cpu")
-    types = [TYPES[t.dtype] for t in tensors]
-    _native.sample(types, sizes, steps, list(map(Tensor.data_ptr, tensors)), rows.data_ptr(), width)
+    types = bytes([TYPES[t.dtype] for t in tensors])
+    sizes, addresses = (integers(map(of, tensors)) for of in (Tensor.numel, Tensor.data_ptr))
+    return _sample(types, sizes, addresses, spacing)
+
+
+def sampled(batch: Batch, which: int, spacing: Callable[[int], int]) -> Tensor:
+    """What :func:`sample` gives for the tensors of one of a batch's lists."""
+    places = batch.addresses[which]
+    assert places is not None
+    types = bytes([batch.kind]) * (len(places) // len(_ONE))
+    return _sample(types, batch.sizes, places, spacing)
+
+
+def _sample(types: bytes, sizes: bytes, addresses: bytes, spacing: Callable[[int], int]) -> Tensor:
+    steps, width = _spacings(sizes, spacing)
+    rows = torch.empty(len(types), width, dtype=torch.float64, device="cpu")
+    _native.sample(types, sizes, steps, addresses, rows.data_ptr(), width)
     return rows
 
 
 def sampled_quantiles(
-    known: Known, spacing: Callable[[int], int], quantile: float, scale: float
+    batch: Batch, spacing: Callable[[int], int], quantile: float, scale: float
 ) -> Tensor:
-    """What :func:`quantiles` finds in :func:`sample` over ``scale``, of the gradients that are known."""
-    known.spacings = known.spacings or list(map(spacing, known.sizes))
-    found = torch.empty(len(known.sizes), dtype=torch.float64, device="cpu")
+    """What :func:`quantiles` finds in :func:`sample` over ``scale``, of the gradients of a batch."""
+    steps, _ = _spacings(batch.sizes, spacing)
+    quantile_of = torch.empty(len(steps) // len(_ONE), dtype=torch.float64, device="cpu")
     _native.sampled_quantiles(
-        TYPES[known.dtype],
-        known.sizes,
-        known.spacings,
-        known.addresses[1],
+        batch.kind,
+        batch.sizes,
+        steps,
+        batch.addresses[1],
         quantile,
         scale,
-        found.data_ptr(),
+        quantile_of.data_ptr(),
         torch.get_num_threads(),
     )
-    return found
+    return quantile_of
+
+
+@functools.lru_cache
+def _spacings(sizes: bytes, spacing: Callable[[int], int]) -> tuple[bytes, int]:
+    """The distance between the elements that are sampled of each tensor, and most of how many those are."""
+    numbers = array("q", sizes)
+    steps = list(map(spacing, numbers))
+    return integers(steps), max(-(-n // step) for n, step in zip(numbers, steps, strict=True))
 
 
 def quantiles(rows: Tensor, quantile: float) -> Tensor:
@@ -556,12 +517,8 @@ def stream(
     ws: Sequence[Tensor], gs: Sequence[Tensor], vs: Sequence[Tensor], ms: Sequence[Tensor] = ()
 ) -> None:
     """The memory traffic of a step of SGD (of Adam with ``ms``) in float32, and nothing else."""
-    _native.stream(
-        instruction_set(),
-        list(map(Tensor.numel, ws)),
-        *(list(map(Tensor.data_ptr, tensors)) or None for tensors in (ws, gs, vs, ms)),
-        torch.get_num_threads(),
-    )
+    (batch,) = _batches(ws, gs, vs, ms)
+    _native.stream(instruction_set(), batch.sizes, *batch.addresses, torch.get_num_threads())
 
 
 @torch.library.register_fake("gaf::sgd_", lib=_LIBRARY)
@@ -582,40 +539,6 @@ def _numbers(values: Sequence[float | Tensor]) -> Tensor:
 
 
 def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
-    if PLAIN.issuperset(map(type, tensors)):
+    if all(type(t) in PLAIN for t in tensors):
         return list(tensors)
     return [local_shard(t) for t in tensors]
-
-
-def _batches(
-    lists: Lists, *extras: Sequence[Any], known: Known | None = None
-) -> list[tuple[int, list[int], list[list[int] | None], list[Sequence[Any]]]]:
-    """Parallel lists by the type of the tensors in the first: sizes, addresses, and what else goes with them.
-
-    Lists that are empty stay so. A gradient that shares memory with its parameter is refused before anything
-    is written, since a loop would read what it has just written. Tensors of different parameters may share
-    memory: they are served one after the other.
-    """
-    if known is not None and known.columns and known.columns[0] is lists[0]:
-        batches = [(TYPES[known.dtype], known.sizes, known.addresses, list(extras))]
-    else:
-        batches = []
-        if not PLAIN.issuperset(map(type, itertools.chain(*lists))):
-            lists = tuple(map(_local, lists))
-        dtypes = [t.dtype for t in lists[0]]
-        for dtype in dict.fromkeys(dtypes):
-            part, beside = lists, extras
-            if len(set(dtypes)) > 1:
-                chosen = [i for i, other in enumerate(dtypes) if other is dtype]
-                part = [[column[i] for i in chosen] if column else column for column in lists]
-                beside = [[column[i] for i in chosen] if column else column for column in extras]
-            sizes = list(map(Tensor.numel, part[0]))
-            addresses = [list(map(Tensor.data_ptr, column)) or None for column in part]
-            batches.append((TYPES[dtype], sizes, addresses, list(beside)))
-    for kind, sizes, addresses, _ in batches:
-        if _native.tangled(kind, sizes, addresses):
-            raise Tangled(
-                "`fused=True` cannot be honoured: a gradient or a state shares memory with its parameter; "
-                "leave `fused` unset"
-            )
-    return batches

@@ -374,7 +374,8 @@ def _adapted(
     kept = optimizer.state
     states = [waiting.get(p, kept[p].get(adapt.KEY) if p in kept else None) for p in owners]
     f = acting.activation
-    new, factors = adapt.adapt(f, group, owners, grads, (), states, skipped=found_inf)
+    old = adapt.stacked(owners, states)
+    new, factors = adapt.adapt(f, group, owners, grads, (), old, skipped=found_inf)
     waiting.update(zip(owners, new.unbind(), strict=True))
     return factors
 

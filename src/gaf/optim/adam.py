@@ -93,7 +93,7 @@ class Adam(ActivatedOptimizer, torch.optim.Adam):
         control=_control,
         refusal=_refusal,
         counts=True,
-        native=True,
+        native=("gradient", "momentum", "update"),
     )
 
     def __init__(

@@ -3,7 +3,8 @@
 Per parameter one small tensor, ``state[p]["gaf_auto"]``, holds four numbers: the weight of the running mean
 (1 - decay^t, which corrects its bias), the running sum of the quantile's logarithm, the size of the weights,
 and the logarithm of the pace, which multiplies alpha on Adam's ratio. A mean of logarithms follows magnitudes
-over many decades, and one spike moves it little.
+over many decades, and one spike moves it little. The states of a group are rows of one tensor, its
+:class:`Table`, which a step reads and writes at once.
 
 The quantile is of at most 256 elements, evenly spaced, so that a step reads next to nothing beside the
 kernels' own pass; zeros, inf and NaN are left out. For placements behind the momentum the rule is run on the
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +26,7 @@ from torch import Tensor
 from gaf.common.errors import GafError
 from gaf.functions.lift import is_dtensor, local_shard, real_values, real_view
 from gaf.kernels import native
+from gaf.kernels.layout import PLAIN, Batch, Lists
 from gaf.optim.auto import Auto
 from gaf.optim.sizes import sizes
 
@@ -37,7 +40,7 @@ PACE = 0.1  # how much of a cosine is added to the logarithm of the pace in a st
 SLOWEST, FASTEST = math.log(1e-3), math.log(10)  # of that logarithm
 
 Group = dict[str, Any]
-Sampler = Callable[[Sequence[Any], Sequence[Tensor]], Tensor]
+Sampler = Callable[..., Tensor]  # of a list by its number, and of which entries; unset: of all
 
 
 @torch.no_grad()
@@ -47,14 +50,14 @@ def adapt(
     params: Sequence[Tensor],
     grads: Sequence[Tensor],
     columns: Sequence[Sequence[Tensor | None]],
-    states: Sequence[Tensor | None],
+    old: Tensor,
     *,
     reference: Any = None,
     hyper: dict[str, Any] | None = None,
     counts: Sequence[Any] | None = None,
     scale: Tensor | None = None,
     skipped: Tensor | None = None,
-    known: native.Known | None = None,
+    batches: list[Batch] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The states after this step, (n, 4), and each tensor's alpha and beta, (n, 2).
 
@@ -65,13 +68,13 @@ def adapt(
         grads: their gradients.
         columns: lists of the rule's states, None for one that does not exist yet; unused where f acts on the
             gradient.
-        states: as kept, None for a tensor seen for the first time.
+        old: the states so far, (n, 4).
         reference: the rule; unused where f acts on the gradient.
         hyper: the rule's numbers, and the placement; None where f acts on ``grads``.
         counts: the number of each tensor's step, for a rule that takes it.
         scale: GradScaler's, where the gradients still carry it.
         skipped: GradScaler's found_inf; where it is set the states stay as they are.
-        known: what the native kernels have found of these tensors in this step.
+        batches: what the native kernels have found of these tensors in this step.
     """
     home = local_shard(params[0]).device
     if hyper is not None and hyper["placement"] == "gradient":
@@ -79,7 +82,6 @@ def adapt(
     if hyper is not None and any(g.is_sparse for g in grads):
         name = type(auto).__name__
         raise GafError(f'{name} takes sparse gradients with placement="gradient" only')
-    old = _old_states(params, states, home)
     if isinstance(auto.measure, str):
         # maximize, where f acts on gradients that nobody has negated yet
         negated = bool(group.get("maximize")) and group["gaf_placement"] == "gradient"
@@ -92,20 +94,24 @@ def adapt(
             negated=negated,
         )
         return _followed(auto, group, old, _logs(found), skipped)
-    if hyper is None and known is not None and known.columns and known.columns[0] is params:
+    lists = (params, grads, *(() if hyper is None else columns))
+    if batches is None and not torch.compiler.is_compiling():
+        served = native.look(Auto.function, *lists)
+        batches = None if isinstance(served, str) else served
+    if hyper is None and batches and len(batches) == 1:
         number = 1.0 if scale is None else float(scale)
-        q = native.sampled_quantiles(known, _known_spacing, auto.measure, number)
+        q = native.sampled_quantiles(batches[0], _known_spacing, auto.measure, number)
         return _followed(auto, group, old, _over_processes(_logs(q), grads), skipped)
-    sampled, quantile = _means(params, grads, () if hyper is None else columns)
-    x = sampled(grads, params)
+    sampled = functools.partial(_sampled_in_memory if batches else _sampled, lists, batches)
+    x = sampled(1)
     if scale is not None:
         x = x / scale.to(x)
     if hyper is not None and counts is not None and not auto.measures_ratios:
-        cosines = _agreement(params, grads, x, columns, hyper, counts, sampled)
+        cosines = _agreement(grads, x, hyper, counts, sampled)
         return _paced(auto, group, old, cosines, skipped)
     if hyper is not None:
-        x = _seen_by_f(reference, params, x, columns, hyper, counts, sampled)
-    q = quantile(x, auto.measure)
+        x = _seen_by_f(reference, x, columns, hyper, counts, sampled)
+    q = (native.quantiles if batches else _quantile)(x, auto.measure)
     return _followed(auto, group, old, _over_processes(_logs(q), grads), skipped)
 
 
@@ -134,10 +140,8 @@ def _logs(sizes: Tensor) -> Tensor:
 
 
 def _agreement(
-    params: Sequence[Tensor],
     grads: Sequence[Tensor],
     g: Tensor,
-    columns: Sequence[Sequence[Tensor | None]],
     hyper: dict[str, Any],
     counts: Sequence[Any],
     sampled: Sampler,
@@ -147,7 +151,7 @@ def _agreement(
     Of the sampled elements, ``g``; the gradient is bent as f does it, so that an outlier is one vote.
     """
     d = -g if hyper["maximize"] else g
-    m, v = (sampled(column, params) for column in columns[:2])  # type: ignore[arg-type]
+    m, v = sampled(2), sampled(3)
     beta2 = hyper["betas"][1]
     v = beta2 * v + (1 - beta2) * d * d
     tensors = isinstance(counts[0], Tensor)  # while torch compiles
@@ -188,6 +192,36 @@ def _rate(group: Group) -> Any:
     """The learning rate where f gives the step itself, and 1 where it multiplies f later."""
     lr = group["lr"] if group["gaf_placement"] == "update" else 1.0
     return lr.detach().reshape(()) if isinstance(lr, Tensor) else lr
+
+
+class Table:
+    """The states of a group's tensors as rows of one tensor, for as long as they are the same tensors.
+
+    In ``state[p]["gaf_auto"]`` are the rows. Whoever puts another tensor there, such as a checkpoint that is
+    loaded, begins a new table.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: Tensor | None = None
+        self.rows: list[Tensor] = []
+
+    def read(self, params: Sequence[Tensor], states: Sequence[Tensor | None]) -> Tensor:
+        """The states so far, as :func:`stacked` gives them."""
+        same = len(states) == len(self.rows) and all(map(operator.is_, states, self.rows))
+        if not same or self.numbers is None:
+            self.numbers = None
+            return stacked(params, states)
+        return self.numbers
+
+    @torch.no_grad()
+    def write(self, entries: Sequence[dict[str, Any]], new: Tensor) -> None:
+        """Keep new states, of the tensors whose old ones were read last."""
+        if self.numbers is not None:
+            self.numbers.copy_(new)
+            return
+        self.numbers, self.rows = new, list(new.unbind())
+        for entry, row in zip(entries, self.rows, strict=True):
+            entry[KEY] = row
 
 
 def write(entries: Sequence[dict[str, Any]], new: Tensor) -> None:
@@ -243,28 +277,29 @@ def _numbers(t: Tensor, like: Tensor) -> Tensor:
     return real_view(t).reshape(-1)
 
 
-def _means(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    columns: Sequence[Sequence[Tensor | None]],
-) -> tuple[Sampler, Callable[[Tensor, float], Tensor]]:
-    """How to sample and to find quantiles: by the native kernels where they serve the tensors."""
-    lists = (params, grads, *columns)
-    if not torch.compiler.is_compiling() and native.refusal(Auto.function, *lists) is None:
-        return _sampled_in_memory, native.quantiles
-    return _sampled, _quantile
+def _sampled_in_memory(
+    lists: Lists, batches: Sequence[Batch], which: int, members: Sequence[int] | None = None
+) -> Tensor:
+    """What :func:`_sampled` gives, for tensors that the native kernels serve."""
+    if members is None and len(batches) == 1:
+        return native.sampled(batches[0], which, _known_spacing)
+    tensors = lists[which] if members is None else [lists[which][i] for i in members]
+    return native.sample(tensors, _known_spacing)  # type: ignore[arg-type]
 
 
-def _sampled_in_memory(tensors: Sequence[Tensor], like: Sequence[Tensor]) -> Tensor:
-    """What :func:`_sampled` gives, for tensors that lie in memory as ``like`` does."""
-    return native.sample(tensors, _known_spacing)
+def _sampled(
+    lists: Lists, batches: None, which: int, members: Sequence[int] | None = None
+) -> Tensor:
+    """A row of sampled elements for each tensor of one of parallel lists, filled up with NaN.
 
-
-def _sampled(tensors: Sequence[Tensor], like: Sequence[Tensor]) -> Tensor:
-    """A row of sampled elements for each tensor, filled up with NaN."""
-    home = local_shard(like[0]).device
+    They are taken in the order in which the first list's lie in memory.
+    """
+    params: Sequence[Any] = lists[0]
+    home = local_shard(params[0]).device
     rows = []
-    for t, other in zip(tensors, like, strict=True):
+    for i in range(len(params)) if members is None else members:
+        t, other = lists[which][i], params[i]
+        assert t is not None
         numbers = _numbers(t.detach(), other)
         rows.append(numbers[:: spacing(numbers.numel())])
     wide = _wide(home)
@@ -275,7 +310,6 @@ def _sampled(tensors: Sequence[Tensor], like: Sequence[Tensor]) -> Tensor:
 
 def _seen_by_f(
     reference: Callable[..., Any],
-    params: Sequence[Tensor],
     g: Tensor,
     columns: Sequence[Sequence[Tensor | None]],
     hyper: dict[str, Any],
@@ -283,37 +317,35 @@ def _seen_by_f(
     sampled: Sampler,
 ) -> Tensor:
     """What f sees, by the reference rule on the sampled elements."""
-    w = sampled(params, params)
+    w = sampled(0)
     seen: list[Tensor] = []
 
     def tap(x: Tensor) -> Tensor:
         seen.append(x.clone())
         return x
 
-    parts: dict[tuple[tuple[bool, ...], Any], list[int]] = {}
-    for i in range(len(params)):
-        absent = tuple(column[i] is None for column in columns)
-        parts.setdefault((absent, None if counts is None else counts[i]), []).append(i)
-
     def run(count: Any, *tensors: Tensor | None) -> Tensor:
         numbers = hyper if count is None else {**hyper, "step": count}
         reference(*tensors, tap, **numbers)
         return seen.pop()
 
-    if len(parts) == 1:
-        ((absent, count),) = parts
+    numbers = [None] * len(g) if counts is None else counts
+    kinds = list(zip(numbers, *(map(type, column) for column in columns), strict=True))
+    if len(set(kinds)) == 1:
         rows = [
-            None if none else sampled(c, params) for c, none in zip(columns, absent, strict=True)
+            None if column[0] is None else sampled(k) for k, column in enumerate(columns, start=2)
         ]
-        return run(count, w, g, *rows)
+        return run(numbers[0], w, g, *rows)
+    parts: dict[Any, list[int]] = {}
+    for i, kind in enumerate(kinds):
+        parts.setdefault(kind, []).append(i)
     x = torch.empty_like(g)
-    for (absent, count), indices in parts.items():
-        like = [params[i] for i in indices]
+    for (count, *_), members in parts.items():
         rows = [
-            None if none else _widened(sampled([column[i] for i in indices], like), g.shape[1])
-            for column, none in zip(columns, absent, strict=True)
+            None if column[members[0]] is None else _widened(sampled(k, members), g.shape[1])
+            for k, column in enumerate(columns, start=2)
         ]
-        x[indices] = run(count, w[indices], g[indices], *rows)
+        x[members] = run(count, w[members], g[members], *rows)
     return x
 
 
@@ -334,14 +366,14 @@ def _quantile(x: Tensor, quantile: float) -> Tensor:
     return torch.where(count > 0, found, 0.0)
 
 
-def _old_states(
-    params: Sequence[Tensor], states: Sequence[Tensor | None], home: torch.device
-) -> Tensor:
-    """The states so far; a tensor seen for the first time has its size measured.
+@torch.no_grad()
+def stacked(params: Sequence[Tensor], states: Sequence[Tensor | None]) -> Tensor:
+    """The states so far, (n, 4); a tensor seen for the first time has its size measured.
 
     A state that torch loaded before :func:`gaf.activate` is rounded to the parameter's dtype: widened here,
     since in bfloat16 a running mean stands still.
     """
+    home = local_shard(params[0]).device
     # checkpoints of earlier versions have no pace
     states = [
         state
@@ -380,6 +412,8 @@ def _over_processes(sums: Tensor, tensors: Sequence[Tensor]) -> Tensor:
 
     One all-reduce of a few numbers for each dimension of a mesh. All processes then hold the same state.
     """
+    if set(map(type, tensors)).issubset(PLAIN):
+        return sums
     meshes: dict[Any, list[int]] = {}
     for i, t in enumerate(tensors):
         if is_dtensor(t):

@@ -13,6 +13,7 @@ from gaf.common.errors import GafError
 from gaf.functions import Activation, Adaptive, as_activation
 from gaf.functions.lift import refuse_partial
 from gaf.kernels import compiled, foreach, native
+from gaf.kernels.layout import TANGLED, Batch
 from gaf.optim import _torch, adapt, settings
 from gaf.optim.description import Rule, check_placement
 from gaf.optim.monitor import Monitor
@@ -87,18 +88,14 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         hyper = {name: group[name] for name in self.rule.arguments}
         hyper["placement"] = acting.placement
         columns = list(states.values())
-        known, how = None, ""
+        how, batches = "", None
         if params:
-            if number is not None and not torch.compiler.is_compiling():
-                kept = vars(self).setdefault("_known", {})  # by group; a copy begins without
-                if len(kept) > len(self.param_groups):  # of groups that are gone
-                    kept.clear()
-                known = kept.get(number) or kept.setdefault(number, native.Known())
-            how = implementation(self.rule, group, acting, params, grads, *columns, known=known)
+            how, batches = implementation(self.rule, group, acting, params, grads, *columns)
         factors = None
         if acting.adaptive and params:
-            found = known if how == "native" else None
-            factors = self._adapted(group, acting, params, grads, states, counters, hyper, found)
+            factors = self._adapted(
+                *(number, group, acting, params, grads, states, counters, hyper, batches)
+            )
         monitor = self.gaf_monitor
         if monitor is not None and monitor.due and number is not None:
             self._observe(number, group, acting, params, grads, states, counters, hyper, factors)
@@ -108,22 +105,17 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         if how == "native":
             values = acting.params if factors is None else factors
             lists = [params, grads, *columns, *([counters] if self.rule.counts else [])]
-            try:
-                new = getattr(native, self.rule.name)(
-                    *lists, acting.function, values, **hyper, **scale, known=known
-                )
-            except native.Tangled:
-                if group["fused"]:
-                    raise
-                how = without_kernels(self.rule, group, params, grads)
-        if how == "compiled":
+            new = getattr(native, self.rule.name)(
+                *lists, acting.function, values, **hyper, **scale, batches=batches
+            )
+        elif how == "compiled":
             new = compiled.step(
                 *(self.rule.reference, acting.kind.formula, params, grads, columns, counters),
                 acting.params if factors is None else factors,
                 hyper,
                 **scale,
             )
-        elif how != "native":
+        else:
             counts = None
             if self.rule.counts:
                 counts = _counted(counters, group)
@@ -250,6 +242,7 @@ class ActivatedOptimizer(torch.optim.Optimizer):
 
     def _adapted(
         self,
+        number: int | None,
         group: Group,
         acting: Acting,
         params: list[Tensor],
@@ -257,10 +250,17 @@ class ActivatedOptimizer(torch.optim.Optimizer):
         states: dict[str, Column],
         counters: list[Tensor],
         hyper: dict[str, Any],
-        known: native.Known | None,
+        batches: list[Batch] | None,
     ) -> Tensor:
         """Let an adaptive activation see the step; returns each tensor's values."""
         entries = [self.state[p] for p in params]
+        kept = [entry.get(adapt.KEY) for entry in entries]
+        table = None
+        if not torch.compiler.is_compiling():
+            tables = vars(self).setdefault("_tables", {})  # by group; a copy begins without
+            if len(tables) > len(self.param_groups):  # of groups that are gone
+                tables.clear()
+            table = tables.setdefault(number, adapt.Table())
         scale, skipped = self._loss_scale().values()
         counts: list[Any] | None = None
         if self.rule.counts and acting.placement != "gradient":
@@ -274,16 +274,16 @@ class ActivatedOptimizer(torch.optim.Optimizer):
             params,
             grads,
             list(states.values()),
-            [entry.get(adapt.KEY) for entry in entries],
+            adapt.stacked(params, kept) if table is None else table.read(params, kept),
             reference=self.rule.reference,
             hyper=hyper,
             counts=counts,
             scale=scale,
             skipped=skipped,
-            known=known,
+            batches=batches,
         )
-        if all(adapt.KEY in entry for entry in entries) or not self._skipping():
-            adapt.write(entries, new)
+        if type(None) not in set(map(type, kept)) or not self._skipping():
+            (adapt.write if table is None else table.write)(entries, new)
         return factors
 
     def _loss_scale(self) -> dict[str, Tensor | None]:
@@ -297,9 +297,11 @@ class ActivatedOptimizer(torch.optim.Optimizer):
 
 
 def implementation(
-    rule: Rule, group: Group, acting: Acting, *lists: Column, known: native.Known | None = None
-) -> str:
+    rule: Rule, group: Group, acting: Acting, *lists: Column
+) -> tuple[str, list[Batch] | None]:
     """``"native"``, ``"compiled"``, ``"foreach"`` or ``"single"`` for a group with an activation.
+
+    The native kernels also take what they have found of the tensors, the second value.
 
     ``foreach=`` and ``fused=`` mean what they mean in torch.optim. Unset, the fastest that needs no compiling
     when it is first called: native kernels, else foreach where torch would, else one tensor at a time.
@@ -309,34 +311,33 @@ def implementation(
         group: the parameter group.
         acting: what acts in it.
         lists: its parameters, gradients and states, as parallel lists.
-        known: what the native kernels know of them from the step before.
     """
     fused, foreach_asked = group["fused"], group["foreach"]
     if fused or (fused is None and foreach_asked is None):
         reason = None
-        if not rule.native:
-            reason = f"{rule.name} has no native kernel"
+        if acting.placement not in rule.native:
+            at = f' for placement="{acting.placement}"' if rule.native else ""
+            reason = f"{rule.name} has no native kernel{at}"
         elif group["differentiable"]:
             reason = "a fused step is not differentiable"
         elif torch.compiler.is_compiling():
             reason = None if fused else "torch.compile fuses the step by itself"
         elif group.get("capturable"):  # torch.compile sets it by itself
             reason = "the native kernels cannot be captured in a CUDA graph"
-        reason = reason or native.refusal(
-            acting.function, *lists, params=acting.params, known=known
-        )
-        if reason is None:
-            return "native"
+        batches = reason or native.look(acting.function, *lists, params=acting.params)
+        if not isinstance(batches, str):
+            return "native", batches
         if fused:
-            if not (group["differentiable"] or torch.compiler.is_compiling()):
+            reason = batches
+            if not (group["differentiable"] or torch.compiler.is_compiling() or reason == TANGLED):
                 reason = compiled.refusal(*lists)
             if reason is not None:
                 raise RuntimeError(
                     f"`fused=True` cannot be honoured: {reason}; leave `fused` unset"
                 )
-            return "compiled"
+            return "compiled", None
     refuse_partial(lists[1])  # the kernels have done so
-    return without_kernels(rule, group, lists[0], lists[1])
+    return without_kernels(rule, group, lists[0], lists[1]), None
 
 
 def without_kernels(rule: Rule, group: Group, params: Column, grads: Column) -> str:

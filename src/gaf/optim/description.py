@@ -39,7 +39,7 @@ class Rule:
             the same rule with f replaced by its slope; for a group and a placement.
         refusal: why a group cannot have a placement with a function, or None.
         counts: whether the reference takes the number of the step.
-        native: whether ``gaf.kernels.native`` has a loop for it.
+        native: the placements for which ``gaf.kernels.native`` has a loop; the others are served without.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Rule:
     control: Callable[[Mapping[str, Any], str], dict[str, int]]
     refusal: Callable[[Mapping[str, Any], str, Activation | None], str | None] = lambda *_: None
     counts: bool = False
-    native: bool = False
+    native: tuple[str, ...] = ()
 
     @property
     def reference(self) -> Callable[..., tuple[Tensor | None, ...]]:

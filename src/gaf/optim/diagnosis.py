@@ -311,6 +311,15 @@ def _sometimes_sentence(f: GradientFinding) -> str:
     )
 
 
+def _sometimes_advice(f: GradientFinding) -> str:
+    """A threshold for outliers alone, where clipping acts on more than those."""
+    v = f.values
+    high = _number(v["high"])
+    if v["high"] <= v["max_norm"] or high == _number(v["max_norm"]):
+        return ""
+    return f"To clip outliers only, set max_norm to {high}, which 5 % of the steps exceed."
+
+
 def _f(f: GradientFinding) -> str:
     """What a sentence about f begins with."""
     v = f.values
@@ -373,12 +382,13 @@ WORDS: dict[str, tuple[Words, Words]] = {
     "clipping never": (
         _never_sentence,
         lambda f: (
-            f"It protects from rare spikes only; {_number(f.values['high'])} would act on 5 % of the steps."
+            "It protects from rare spikes only; with "
+            f"max_norm={_number(f.values['high'])} it would act on 5 % of the steps."
         ),
     ),
     "clipping sometimes": (
         _sometimes_sentence,
-        lambda f: f"{_number(f.values['high'])} would act on 5 % of the steps.",
+        _sometimes_advice,
     ),
     "dead": (
         _dead_sentence,

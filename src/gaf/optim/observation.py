@@ -374,7 +374,7 @@ def over_processes(
     Nothing waits for the device, and every process has the same figures.
     """
     parts: dict[Any, list[int]] = {}
-    if process_group is None and PLAIN.issuperset(map(type, tensors)):
+    if process_group is None and set(map(type, tensors)).issubset(PLAIN):
         return sums, largest
     for i, t in enumerate(tensors):
         if is_dtensor(t):

@@ -65,7 +65,7 @@ class SGD(ActivatedOptimizer, torch.optim.SGD):
         placements=PLACEMENTS,
         usual_placement=_usual_placement,
         control=_control,
-        native=True,
+        native=("gradient", "momentum", "update"),
     )
 
     def __init__(

@@ -36,7 +36,7 @@ class Size:
 def _squares(x: Tensor, wide: torch.dtype) -> Tensor:
     if not torch.compiler.is_compiling() and native.refusal("arctan", [x]) is None:
         # several times as fast; a sum of float32 loses squares below 1e-38
-        found = native.squares(x)
+        found = native.squares([x])
         if 1e-25 * x.numel() < found < torch.inf:
             return torch.tensor(found, dtype=wide)
     return torch.linalg.vector_norm(x, dtype=wide) ** 2

@@ -15,14 +15,22 @@ from torch.optim.optimizer import ParamsT
 from gaf.common.errors import GafError
 from gaf.functions import Activation, Adaptive, as_activation
 from gaf.optim.activate import ANY, OWN, activate_groups
-from gaf.optim.adam import AdamW
+from gaf.optim.adam import Adam, AdamW
 from gaf.optim.base import ActivatedOptimizer
 from gaf.optim.factory import OURS, create_optimizer, optimizer_type, read_name
 from gaf.optim.family import FAMILY
 from gaf.optim.lion import Lion
 from gaf.optim.settings import activation_of
+from gaf.optim.sgd import SGD
 from gaf.optim.treatment import Treatment
 from gaf.trials.request import Request
+
+# ours of torch's own classes
+_SUBCLASSES: dict[Any, type[ActivatedOptimizer]] = {
+    torch.optim.SGD: SGD,
+    torch.optim.Adam: Adam,
+    torch.optim.AdamW: AdamW,
+}
 
 
 def entries_of(params: ParamsT) -> list[Any]:
@@ -101,8 +109,11 @@ def requested_optimizer(
         unit: the rate of the script that ``request.lr`` stands for.
     """
     old = _kind(rule)
+    if request.activation is not None and request.rule is None:
+        # which places f where the learning rate multiplies, and knows its matched control
+        old = dataclasses.replace(old, make=_SUBCLASSES.get(old.make, old.make))
     new = old if request.rule is None else _kind(request.rule)
-    kept, dropped = _kept(old, new, arguments)
+    kept, dropped = _kept(old, new, arguments, own)
     for key, value in request.arguments.items():
         if not new.takes(key):
             raise GafError(f"the optimizer of this run has no argument {key!r}")
@@ -117,6 +128,11 @@ def requested_optimizer(
             return own_lr * request.factor
         return float(own_lr) / unit * request.lr * request.factor
 
+    if "lr" in own.defaults and not any(group.get("lr") for group in own.param_groups):
+        raise GafError(
+            "the script's optimizer has a learning rate of 0, which no factor changes: give trial.optimizer "
+            "its lr, and trial.rate(lr) to a scheduler that sets another"
+        )
     if "lr" in own.defaults and new.takes("lr"):
         kept["lr"] = rate(own.defaults["lr"])
     elif request.factor != 1.0 or request.lr is not None:
@@ -152,13 +168,17 @@ def own_rate(own: torch.optim.Optimizer) -> float:
     )
 
 
-def _kept(old: _Kind, new: _Kind, arguments: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+def _kept(
+    old: _Kind, new: _Kind, arguments: dict[str, Any], script: torch.optim.Optimizer
+) -> tuple[dict[str, Any], set[str]]:
     """The script's arguments as another rule takes them, and those that it does not know."""
     if new is old:
         return {**old.arguments, **arguments}, set()
     # what a member of the family is defined by is its own; a decay, as in a comparison, the script's
     own = {key: value for key, value in new.arguments.items() if key not in ("lr", "weight_decay")}
     known = {key: value for key, value in arguments.items() if key in new.known}
+    if "weight_decay" in script.defaults and "weight_decay" in new.known:
+        known["weight_decay"] = script.defaults["weight_decay"]  # unset, it is another one in AdamW
     return {**known, **own}, arguments.keys() - new.known
 
 
@@ -199,6 +219,11 @@ def _controls(made: torch.optim.Optimizer) -> list[dict[str, Any]]:
             continue
         if isinstance(f, Adaptive) or not math.isfinite(f.slope):
             raise GafError(f"{f.name} has no one slope, so there is no matched control of it")
+        if rule is ANY and group["gaf_placement"] == "gradient":
+            raise GafError(
+                f"what a slope does to {type(made).__name__} is not known, so there is no matched control of "
+                f"{f.name} on its gradient"
+            )
         decoupled = isinstance(made, AdamW | Lion) or group.get("decoupled_weight_decay", False)
         apart = {**group, "decoupled_weight_decay": decoupled}
         changed.update(rule.matched(apart, group["gaf_placement"], f.slope))

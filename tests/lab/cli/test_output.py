@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gaf.lab.cli.app import run
+from gaf.lab.cli.app import app, help_of, run
 from tests.forked import ENVIRONMENT, ROOT
 
 SCRIPT = "import gaf_command; gaf_command.main()"  # as the installed command does
@@ -68,3 +68,13 @@ def test_ctrl_c_while_torch_is_imported_is_no_word():
         rest = process.stderr.read()
     assert process.returncode == 130
     assert [line for line in rest.splitlines() if not line.startswith("import time:")] == []
+
+
+def test_help_has_a_line_for_each_paragraph_and_example():
+    """The terminal wraps it: lines as wide as the source would break twice at 80 columns."""
+    for command in (each.callback for each in app.registered_commands):
+        for paragraph in help_of(command).split("\n\n"):
+            first, *others = paragraph.split("\n")
+            assert first
+            assert all(line.startswith("Example: gaf ") for line in others)
+    assert any(each.help.count("Example: gaf ") > 1 for each in app.registered_commands)

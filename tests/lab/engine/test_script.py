@@ -127,7 +127,7 @@ def test_what_is_not_finite_has_diverged_and_the_worst_score(script, tmp_path, v
         ("print(1 / 0)", "ended with status 1: ZeroDivisionError: division by zero (see"),
         ("write(test=1.0); sys.exit(3)", "ended with status 3 (see"),
         ("os.kill(os.getpid(), 9)", "ended with status -9 (see"),
-        ("pass", "ended without a report: call trial.report"),
+        ("pass", "ended without a report: a script makes trial = gaf.trial(...)"),
         ("write(test='high')", "report.json is damaged"),
         ("write(validation=None)", "no score"),
     ],

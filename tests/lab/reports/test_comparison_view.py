@@ -41,6 +41,14 @@ def test_the_plot_is_the_curve_over_the_learning_rate(view):
     assert list(lines["sgd"].get_ydata())[:2] == [0.151, 0.44]
 
 
+def test_the_seeds_for_a_difference_of_ones_own(view):
+    planned = [view.seeds_to_plan(size) for size in (0.005, 0.01, 0.02)]
+    assert planned == sorted(planned, reverse=True)
+    assert len({*planned}) == 3
+    with pytest.raises(ValueError, match="above 0"):
+        view.seeds_to_plan(0.0)
+
+
 def test_what_a_notebook_shows(view):
     page = Reader(view._repr_html_())
     parts = [
@@ -88,6 +96,8 @@ def test_gaf_lab_compare(tmp_path, monkeypatch):
     assert view.page.is_file()
     assert view.answer in Reader(view.page.read_text("utf-8")).text
     assert view.plot() is not None
+    given = gaf.lab.compare(base(), "adam, lr x2", seeds=1, tuning=None, out=tmp_path / "given")
+    assert [row.setting for row in given.comparison.rows] == ["sgd", "adam", "lr x2"]
 
 
 def test_a_name_that_is_not_there():

@@ -53,6 +53,12 @@ def test_settings_seeds_baseline_and_control_are_found(runs, tmp_path):
     assert found.command[:3] == ("gaf", "report", "b-plain-0")
 
 
+def test_runs_scored_on_validation_data_say_so(runs):
+    for place in runs:
+        change(place, task__validation=0.2, task__score_on="validation")
+    assert gather(runs)[0].score_on == "validation"
+
+
 def test_one_run(runs):
     found, above = gather(runs[:1])
     assert above == runs[0]

@@ -207,6 +207,9 @@ def test_runs_that_are_gone_are_told(tmp_path):
     assert "The records of 19 of 21 runs were not found" in found.text
     assert "plot" not in [a.get("class") for _, a in found.elements]
     assert len(found.scripts) == 2  # there is nothing for plotly to draw
+    rows = [row.model_copy(update={"reached": 0}) for row in comparison.rows]
+    script = comparison.model_copy(update={"rows": tuple(rows)})  # which has no records
+    assert "Learning curves" not in Reader(write_page(script, empty).read_text("utf-8")).text
 
 
 def test_one_seed_one_setting_many_settings(tmp_path):

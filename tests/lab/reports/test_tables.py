@@ -53,6 +53,15 @@ def test_divergence_and_failure_are_results(ordinary):
     assert steps.entry(ordinary.row("adam")) == "never"
 
 
+def test_scores_at_the_end_alone_give_no_steps_to_the_baseline(ordinary):
+    """A script reports once: when it was as good as the baseline is not known."""
+    rows = [
+        row.model_copy(update={"reached": 0, "steps_to_baseline": None}) for row in ordinary.rows
+    ]
+    table = columns(ordinary.model_copy(update={"rows": tuple(rows)}))
+    assert "steps to baseline" not in [column.title for column in table]
+
+
 def test_columns_without_a_figure_are_left_out():
     alone = comparison_of({BASELINE: ORDINARY[BASELINE]})
     assert [column.title for column in columns(alone)] == ["setting", "top1", "gap", "time a step"]

@@ -1,6 +1,7 @@
 """A whole comparison: which runs it makes, that they are paired, what is refused and found again."""
 
 import dataclasses
+from concurrent.futures import Future
 
 import pytest
 import torch
@@ -9,8 +10,9 @@ from gaf.lab.engine.config import read as read_values
 from gaf.lab.engine.folder import locked, read_config
 from gaf.lab.study import recipes
 from gaf.lab.study.compare import Seeds, compare, describe, look, read
+from gaf.lab.study.grid import RunFailed
 from gaf.lab.study.plan import FIRST_TUNING_SEED, SEEDS, SETTINGS, Plan, TuningPlan, digits
-from gaf.lab.study.words import answer
+from gaf.lab.study.words import answer, seeds_to_plan
 from tests.lab.engine.tiny import Tiny
 from tests.lab.study.grid_tasks import Here, base
 
@@ -49,6 +51,25 @@ def test_a_tuned_baseline_is_the_control_of_a_function_that_changes_the_rate_alo
     control = "control(arctan(0.1, 20)@gradient)"
     assert names(decayed) == ["sgd", settings[0], settings[1], control, settings[2]]
     assert {entry.control for entry in decayed.entries()} == {None, control}
+
+
+@pytest.mark.parametrize(
+    ("function", "rule"),
+    [
+        ("adam + tanh(0.1, 20)@momentum", "adam"),
+        ("clip-norm-1 + arctan(0.1, 20)@momentum", "clip-norm-1"),
+        ("arctan(0.1, 20)@gradient", "control(arctan(0.1, 20)@gradient)"),
+    ],
+)
+def test_a_rule_that_is_named_anyway_is_the_control(function, rule):
+    """In any order, and once."""
+    decayed = base("optimizer.weight_decay=0.01")
+    for settings in ((function, rule), (rule, function)):
+        entries = {entry.name: entry for entry in Plan(decayed, settings).entries()}
+        assert {*entries} == {"sgd", function, rule}
+        assert entries[function].control == rule
+        assert entries[rule].control is None
+        assert entries[rule].also == ()
 
 
 def test_a_rule_and_the_same_rule_untuned_are_two_rows_where_rates_are_tuned():
@@ -235,6 +256,44 @@ def test_settings_are_paired_same_weights_and_same_batches_for_the_same_seed(tmp
             assert all(map(torch.equal, first, other))
     one, two = (seen[min(runs), seed] for seed in (0, 1))
     assert not any(map(torch.equal, one, two))
+
+
+def test_the_configs_own_validation_share_is_the_one_that_is_kept_out(tmp_path):
+    executor = Here()
+    found = compare(Plan(base("task.validation=0.4"), (), (0,), QUICK), tmp_path, executor)
+    assert {each.task.validation for each in executor.asked} == {0.4}
+    assert found.tuning.validation == 0.4
+
+
+def test_a_verdict_on_validation_data_says_so(tmp_path):
+    scored = base("task.validation=0.4", "task.score_on=validation")
+    for tuning in (None, QUICK):
+        plan = Plan(scored, ("adam",), (0, 1), tuning)
+        found = compare(plan, tmp_path / str(tuning is None), Here())
+        assert found.score_on == "validation"
+        assert "Judged on validation data" in answer(found)
+
+
+def test_a_rule_none_of_whose_trials_ended_costs_its_trials_alone(tmp_path):
+    class NoAdam(Here):
+        def submit(self, config, folder, seen):
+            if config.optimizer.name != "adam":
+                return super().submit(config, folder, seen)
+            self.asked.append(config)
+            future = Future()
+            future.set_exception(RunFailed("no"))
+            return future
+
+    executor = NoAdam()
+    found = compare(Plan(base(), ("adam",), (0, 1), QUICK), tmp_path, executor)
+    assert found.row("adam").verdict == "failed"
+    assert found.cost.finals == sum(config.seed < FIRST_TUNING_SEED for config in executor.asked)
+    assert found.cost.trials + found.cost.finals == len(executor.asked)
+
+
+def test_seeds_to_plan_without_any_function(tmp_path):
+    found = compare(Plan(base(), ("adam",), (0, 1, 2), **AT_RATE), tmp_path, Here())
+    assert seeds_to_plan(found, 0.01) >= 2
 
 
 def test_a_crash_on_one_seed_is_reported_and_the_others_count(tmp_path):

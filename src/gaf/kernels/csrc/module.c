@@ -2,9 +2,8 @@
  *
  * The caller guarantees what the addresses point to; gaf/kernels/native.py is the only one.
  */
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030A0000
-#include <Python.h>
+#include "look.h" /* Python.h comes before all others */
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,55 +87,45 @@ typedef struct {
     size_t width;      /* bytes of an element */
 } row;
 
-/* A list of addresses, or of whole numbers as large. */
-static int addresses(PyObject *list, ptrdiff_t count, char ***out, int optional) {
-    *out = NULL;
-    if (list == Py_None && optional) return 1;
-    if (!PyList_Check(list) || PyList_Size(list) != count) {
-        PyErr_SetString(PyExc_ValueError, "lists of addresses and sizes must have one entry a tensor");
+/* The memory of a bytes object that holds `width` bytes for each of `count` entries; NULL for None where that may be. */
+static int column(PyObject *bytes, ptrdiff_t count, size_t width, int optional, void *out) {
+    *(void **)out = NULL;
+    if (bytes == Py_None && optional) return 1;
+    if (!PyBytes_Check(bytes) || PyBytes_Size(bytes) != count * (ptrdiff_t)width) {
+        PyErr_SetString(PyExc_ValueError, "addresses, sizes and numbers are bytes with one entry a tensor, of factors two");
         return 0;
     }
-    *out = malloc((size_t)(count + 1) * sizeof(char *));
-    if (!*out) return PyErr_NoMemory(), 0;
-    for (ptrdiff_t i = 0; i < count; i++) {
-        (*out)[i] = PyLong_AsVoidPtr(PyList_GetItem(list, i));
-        if (!(*out)[i] && PyErr_Occurred()) return 0;
-    }
+    *(void **)out = PyBytes_AsString(bytes);
     return 1;
 }
 
-static int doubles(PyObject *list, ptrdiff_t count, double **out, int optional) {
-    *out = NULL;
-    if (list == Py_None && optional) return 1;
-    if (!PyList_Check(list) || PyList_Size(list) != count) {
-        PyErr_SetString(PyExc_ValueError, "lists of numbers must have one entry a tensor, of factors two");
-        return 0;
-    }
-    *out = malloc((size_t)(count + 1) * sizeof(double));
-    if (!*out) return PyErr_NoMemory(), 0;
-    for (ptrdiff_t i = 0; i < count; i++) {
-        (*out)[i] = PyFloat_AsDouble(PyList_GetItem(list, i));
-        if ((*out)[i] == -1.0 && PyErr_Occurred()) return 0;
-    }
-    return 1;
+static int addresses(PyObject *bytes, ptrdiff_t count, char ***out, int optional) {
+    return column(bytes, count, sizeof(char *), optional, out);
+}
+
+static int doubles(PyObject *bytes, ptrdiff_t count, double **out, int optional) {
+    return column(bytes, count, sizeof(double), optional, out);
+}
+
+/* How many tensors the sizes are of, and the sizes; -1 with an exception where they are none. */
+static ptrdiff_t sizes_in(PyObject *bytes, int64_t **out) {
+    ptrdiff_t count = PyBytes_Check(bytes) ? PyBytes_Size(bytes) / (ptrdiff_t)sizeof **out : 0;
+    return column(bytes, count, sizeof **out, 0, out) ? count : -1;
 }
 
 static int make_row(PyObject *sizes, int type, row *r) {
     static const size_t WIDTHS[] = {4, 8, 2, 2};
-    if (!PyList_Check(sizes)) return PyErr_SetString(PyExc_TypeError, "sizes must be a list"), 0;
-    r->tensors = PyList_Size(sizes);
+    int64_t *size;
+    if (type < 0 || type >= GAF_TYPES_COUNT) return PyErr_SetString(PyExc_ValueError, "no such type"), 0;
+    if ((r->tensors = sizes_in(sizes, &size)) < 0) return 0;
     r->width = WIDTHS[type];
     r->starts = malloc((size_t)(r->tensors + 1) * sizeof(ptrdiff_t));
     if (!r->starts) return PyErr_NoMemory(), 0;
     r->elements = 0;
     for (ptrdiff_t i = 0; i < r->tensors; i++) {
         r->starts[i] = r->elements;
-        ptrdiff_t size = PyLong_AsSsize_t(PyList_GetItem(sizes, i));
-        if (size < 0) {
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a size is negative");
-            return 0;
-        }
-        r->elements += size;
+        if (size[i] < 0) return PyErr_SetString(PyExc_ValueError, "a size is negative"), 0;
+        r->elements += size[i];
     }
     r->starts[r->tensors] = r->elements;
     return 1;
@@ -235,36 +224,6 @@ static void run(const row *r, const operands *all, void (*work)(void *, ptrdiff_
     Py_END_ALLOW_THREADS
 }
 
-/* The loops take the tensors of one parameter for apart (restrict). */
-static PyObject *tangled(PyObject *self, PyObject *args) {
-    (void)self;
-    int type;
-    PyObject *sizes, *lists, *result = NULL;
-    row r = {0};
-    char **tensors[5] = {0};
-    if (!PyArg_ParseTuple(args, "iOO", &type, &sizes, &lists)) return NULL;
-    if (type < 0 || type >= GAF_TYPES_COUNT || !PyList_Check(lists) || PyList_Size(lists) > 5)
-        return PyErr_SetString(PyExc_ValueError, "a type and at most five lists of addresses are wanted"), NULL;
-    int count = (int)PyList_Size(lists), read = make_row(sizes, type, &r);
-    for (int k = 0; read && k < count; k++) read = addresses(PyList_GetItem(lists, k), r.tensors, &tensors[k], 1);
-    if (read) {
-        int found = 0;
-        for (ptrdiff_t i = 0; i < r.tensors; i++) {
-            for (int k = 1; k < count; k++) {
-                for (int l = 0; tensors[k] && l < k; l++) {
-                    if (!tensors[l]) continue;
-                    range x = range_of(&r, tensors[k], i), y = range_of(&r, tensors[l], i);
-                    found |= x.begin < y.end && y.begin < x.end;
-                }
-            }
-        }
-        result = PyBool_FromLong(found);
-    }
-    free(r.starts);
-    for (int k = 0; k < count; k++) free(tensors[k]);
-    return result;
-}
-
 static const gaf_loops *loops_of(const char *name, int function, int type) {
     const instruction_set *isa = isa_of(name);
     if (!isa) return NULL;
@@ -284,7 +243,7 @@ typedef struct {
     row r;
     gaf_sgd_args args;
     gaf_sgd_loop loop;
-    char **w, **g, **v, **fresh;
+    char **w, **g, **v, *fresh;
     double *each;
 } sgd_job;
 
@@ -312,13 +271,13 @@ static PyObject *sgd(PyObject *self, PyObject *args) {
         return NULL;
     const gaf_loops *loops = loops_of(isa, function, type);
     if (loops && make_row(sizes, type, &j.r) && addresses(w, j.r.tensors, &j.w, 0) && addresses(g, j.r.tensors, &j.g, 0) &&
-        addresses(v, j.r.tensors, &j.v, 1) && addresses(fresh, j.r.tensors, &j.fresh, 1) &&
+        addresses(v, j.r.tensors, &j.v, 1) && column(fresh, j.r.tensors, 1, 1, &j.fresh) &&
         doubles(each, 2 * j.r.tensors, &j.each, 1)) {
         j.loop = gaf_sgd_loop_of(loops, before, j.v != NULL, nesterov);
         run(&j.r, &(operands){{j.w, j.v, j.g}, 2, 3}, sgd_work, &j, threads);
         result = Py_NewRef(Py_None);
     }
-    free(j.r.starts), free(j.w), free(j.g), free(j.v), free(j.fresh), free(j.each);
+    free(j.r.starts);
     return result;
 }
 
@@ -361,24 +320,42 @@ static PyObject *adam(PyObject *self, PyObject *args) {
         run(&j.r, &(operands){{j.w, j.m, j.v, j.top, j.g}, 4, 5}, adam_work, &j, threads);
         result = Py_NewRef(Py_None);
     }
-    free(j.r.starts), free(j.w), free(j.g), free(j.m), free(j.v), free(j.top);
-    free(j.step_sizes), free(j.root_corrections), free(j.each);
+    free(j.r.starts);
     return result;
 }
 
-static PyObject *count(PyObject *self, PyObject *list) {
+static PyObject *count(PyObject *self, PyObject *steps) {
     (void)self;
-    if (!PyList_Check(list)) return PyErr_SetString(PyExc_TypeError, "steps must be a list of addresses"), NULL;
-    ptrdiff_t n = PyList_Size(list);
-    PyObject *counts = PyList_New(n);
-    char **steps = NULL;
-    if (!counts || !addresses(list, n, &steps, 0)) Py_CLEAR(counts);
-    for (ptrdiff_t i = 0; counts && i < n; i++) {
-        PyObject *value = PyFloat_FromDouble(*(float *)steps[i] += 1.0f);
-        if (!value || PyList_SetItem(counts, i, value) < 0) Py_CLEAR(counts);
-    }
-    free(steps);
+    float **step;
+    ptrdiff_t n = PyBytes_Check(steps) ? PyBytes_Size(steps) / (ptrdiff_t)sizeof *step : 0;
+    if (!column(steps, n, sizeof *step, 0, &step)) return NULL;
+    PyObject *counts = PyBytes_FromStringAndSize(NULL, n * (ptrdiff_t)sizeof(double));
+    double *out = counts ? (double *)PyBytes_AsString(counts) : NULL;
+    for (ptrdiff_t i = 0; out && i < n; i++) out[i] = *step[i] += 1.0f;
     return counts;
+}
+
+/* What the bias correction of the moments makes of the number of each tensor's step. */
+static PyObject *corrections(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *counts;
+    double inner, beta1, beta2, *number, *step_size, *root;
+    if (!PyArg_ParseTuple(args, "Oddd", &counts, &inner, &beta1, &beta2)) return NULL;
+    ptrdiff_t n = PyBytes_Check(counts) ? PyBytes_Size(counts) / (ptrdiff_t)sizeof *number : 0;
+    if (!doubles(counts, n, &number, 0)) return NULL;
+    PyObject *step_sizes = PyBytes_FromStringAndSize(NULL, n * (ptrdiff_t)sizeof *number);
+    PyObject *roots = PyBytes_FromStringAndSize(NULL, n * (ptrdiff_t)sizeof *number), *result = NULL;
+    if (step_sizes && roots) {
+        step_size = (double *)PyBytes_AsString(step_sizes), root = (double *)PyBytes_AsString(roots);
+        for (ptrdiff_t i = 0; i < n; i++) {
+            int again = i && number[i] == number[i - 1];
+            step_size[i] = again ? step_size[i - 1] : inner / (1 - pow(beta1, number[i]));
+            root[i] = again ? root[i - 1] : pow(1 - pow(beta2, number[i]), 0.5);
+        }
+        result = PyTuple_Pack(2, step_sizes, roots);
+    }
+    Py_XDECREF(step_sizes), Py_XDECREF(roots);
+    return result;
 }
 
 typedef struct {
@@ -427,7 +404,7 @@ static PyObject *activate(PyObject *self, PyObject *args) {
             result = PyFloat_FromDouble(value);
         }
     }
-    free(j.r.starts), free(j.g), free(j.largest);
+    free(j.r.starts), free(j.largest);
     return result;
 }
 
@@ -451,7 +428,6 @@ static PyObject *squares(PyObject *self, PyObject *args) {
     PyObject *sizes, *g, *result = NULL;
     squares_job j = {0};
     if (!PyArg_ParseTuple(args, "iOOi", &j.type, &sizes, &g, &threads)) return NULL;
-    if (j.type < 0 || j.type >= GAF_TYPES_COUNT) return PyErr_SetString(PyExc_ValueError, "no such type"), NULL;
     if (make_row(sizes, j.type, &j.r) && addresses(g, j.r.tensors, &j.g, 0)) {
         ptrdiff_t chunks = (j.r.elements + CHUNK - 1) / CHUNK;
         j.sums = calloc((size_t)chunks + 1, sizeof *j.sums);
@@ -464,50 +440,50 @@ static PyObject *squares(PyObject *self, PyObject *args) {
             result = PyFloat_FromDouble(total);
         }
     }
-    free(j.r.starts), free(j.g), free(j.sums);
+    free(j.r.starts), free(j.sums);
     return result;
+}
+
+/* Tensors to be sampled, with the distance between the elements that are taken of each. */
+typedef struct {
+    ptrdiff_t tensors;
+    char *type, **tensor;
+    int64_t *size, *step;
+} samples;
+
+static int make_samples(PyObject *types, PyObject *sizes, PyObject *steps, PyObject *tensors, samples *s) {
+    if ((s->tensors = sizes_in(sizes, &s->size)) < 0) return 0;
+    return column(types, s->tensors, 1, 0, &s->type) && column(steps, s->tensors, sizeof *s->step, 0, &s->step) &&
+           addresses(tensors, s->tensors, &s->tensor, 0);
 }
 
 static PyObject *sample(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *types, *sizes, *steps, *tensors, *out, *result = NULL;
+    PyObject *types, *sizes, *steps, *tensors, *out;
     ptrdiff_t width;
-    char **type = NULL, **size = NULL, **step = NULL, **tensor = NULL;
+    samples s;
     if (!PyArg_ParseTuple(args, "OOOOOn", &types, &sizes, &steps, &tensors, &out, &width)) return NULL;
-    if (!PyList_Check(sizes)) return PyErr_SetString(PyExc_TypeError, "sizes must be a list"), NULL;
-    ptrdiff_t n = PyList_Size(sizes);
     double *rows = PyLong_AsVoidPtr(out);
-    if (!PyErr_Occurred() && addresses(types, n, &type, 0) && addresses(sizes, n, &size, 0) &&
-        addresses(steps, n, &step, 0) && addresses(tensors, n, &tensor, 0)) {
-        for (ptrdiff_t i = 0; i < n; i++)
-            gaf_sample((int)(intptr_t)type[i], tensor[i], (intptr_t)size[i], (intptr_t)step[i], rows + i * width, width);
-        result = Py_NewRef(Py_None);
-    }
-    free(type), free(size), free(step), free(tensor);
-    return result;
+    if (PyErr_Occurred() || !make_samples(types, sizes, steps, tensors, &s)) return NULL;
+    for (ptrdiff_t i = 0; i < s.tensors; i++)
+        gaf_sample(s.type[i], s.tensor[i], s.size[i], s.step[i], rows + i * width, width);
+    return Py_NewRef(Py_None);
 }
 
 /* The same without rows: one tensor's elements after the other's. */
 static PyObject *gather(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *types, *sizes, *steps, *tensors, *out, *result = NULL;
-    char **type = NULL, **size = NULL, **step = NULL, **tensor = NULL;
+    PyObject *types, *sizes, *steps, *tensors, *out;
+    samples s;
     if (!PyArg_ParseTuple(args, "OOOOO", &types, &sizes, &steps, &tensors, &out)) return NULL;
-    if (!PyList_Check(sizes)) return PyErr_SetString(PyExc_TypeError, "sizes must be a list"), NULL;
-    ptrdiff_t n = PyList_Size(sizes);
     double *row = PyLong_AsVoidPtr(out);
-    if (!PyErr_Occurred() && addresses(types, n, &type, 0) && addresses(sizes, n, &size, 0) &&
-        addresses(steps, n, &step, 0) && addresses(tensors, n, &tensor, 0)) {
-        for (ptrdiff_t i = 0; i < n; i++) {
-            ptrdiff_t count = (intptr_t)size[i], distance = (intptr_t)step[i];
-            ptrdiff_t width = (count + distance - 1) / distance;
-            gaf_sample((int)(intptr_t)type[i], tensor[i], count, distance, row, width);
-            row += width;
-        }
-        result = Py_NewRef(Py_None);
+    if (PyErr_Occurred() || !make_samples(types, sizes, steps, tensors, &s)) return NULL;
+    for (ptrdiff_t i = 0; i < s.tensors; i++) {
+        ptrdiff_t width = (s.size[i] + s.step[i] - 1) / s.step[i];
+        gaf_sample(s.type[i], s.tensor[i], s.size[i], s.step[i], row, width);
+        row += width;
     }
-    free(type), free(size), free(step), free(tensor);
-    return result;
+    return Py_NewRef(Py_None);
 }
 
 /* Tensors that a thread takes at a time, and elements that it has room for of each. */
@@ -515,19 +491,19 @@ static PyObject *gather(PyObject *self, PyObject *args) {
 #define ROOM 1024
 
 typedef struct {
+    samples of;
     int type;
-    ptrdiff_t tensors;
-    char **size, **step, **tensor;
     double quantile, scale, *out;
 } sampled_job;
 
 static void sampled_work(void *context, ptrdiff_t index) {
     sampled_job *j = context;
+    const samples *s = &j->of;
     double row[ROOM];
-    ptrdiff_t to = (index + 1) * TENSORS < j->tensors ? (index + 1) * TENSORS : j->tensors;
+    ptrdiff_t to = (index + 1) * TENSORS < s->tensors ? (index + 1) * TENSORS : s->tensors;
     for (ptrdiff_t i = index * TENSORS; i < to; i++) {
-        ptrdiff_t size = (intptr_t)j->size[i], step = (intptr_t)j->step[i], width = (size + step - 1) / step;
-        gaf_sample(j->type, j->tensor[i], size, step, row, width);
+        ptrdiff_t width = (s->size[i] + s->step[i] - 1) / s->step[i];
+        gaf_sample(j->type, s->tensor[i], s->size[i], s->step[i], row, width);
         for (ptrdiff_t k = 0; k < width; k++) row[k] /= j->scale;
         j->out[i] = gaf_quantile(row, width, j->quantile);
     }
@@ -537,31 +513,25 @@ static void sampled_work(void *context, ptrdiff_t index) {
 static PyObject *sampled_quantiles(PyObject *self, PyObject *args) {
     (void)self;
     int threads;
-    PyObject *sizes, *steps, *tensors, *out, *result = NULL;
+    PyObject *sizes, *steps, *tensors, *out;
     sampled_job j = {0};
+    samples *s = &j.of;
     if (!PyArg_ParseTuple(args, "iOOOddOi", &j.type, &sizes, &steps, &tensors, &j.quantile, &j.scale, &out, &threads))
         return NULL;
-    if (!PyList_Check(sizes)) return PyErr_SetString(PyExc_TypeError, "sizes must be a list"), NULL;
-    j.tensors = PyList_Size(sizes);
     j.out = PyLong_AsVoidPtr(out);
-    if (!PyErr_Occurred() && addresses(sizes, j.tensors, &j.size, 0) && addresses(steps, j.tensors, &j.step, 0) &&
-        addresses(tensors, j.tensors, &j.tensor, 0)) {
-        ptrdiff_t widest = 0;
-        for (ptrdiff_t i = 0; i < j.tensors; i++) {
-            ptrdiff_t step = (intptr_t)j.step[i], width = step > 0 ? ((intptr_t)j.size[i] + step - 1) / step : ROOM + 1;
-            widest = width > widest ? width : widest;
-        }
-        if (widest > ROOM) {
-            PyErr_Format(PyExc_ValueError, "at most %d elements of a tensor are sampled", ROOM);
-        } else {
-            Py_BEGIN_ALLOW_THREADS
-            gaf_parallel(sampled_work, &j, (j.tensors + TENSORS - 1) / TENSORS, j.tensors < FEW * TENSORS ? 1 : threads);
-            Py_END_ALLOW_THREADS
-            result = Py_NewRef(Py_None);
-        }
+    if (PyErr_Occurred() || (s->tensors = sizes_in(sizes, &s->size)) < 0 ||
+        !column(steps, s->tensors, sizeof *s->step, 0, &s->step) || !addresses(tensors, s->tensors, &s->tensor, 0))
+        return NULL;
+    ptrdiff_t elements = 0;
+    for (ptrdiff_t i = 0; i < s->tensors; i++) {
+        ptrdiff_t width = s->step[i] > 0 ? (s->size[i] + s->step[i] - 1) / s->step[i] : ROOM + 1;
+        if (width > ROOM) return PyErr_Format(PyExc_ValueError, "at most %d elements of a tensor are sampled", ROOM);
+        elements += width;
     }
-    free(j.size), free(j.step), free(j.tensor);
-    return result;
+    Py_BEGIN_ALLOW_THREADS
+    gaf_parallel(sampled_work, &j, (s->tensors + TENSORS - 1) / TENSORS, elements < FEW * ROOM ? 1 : threads);
+    Py_END_ALLOW_THREADS
+    return Py_NewRef(Py_None);
 }
 
 static PyObject *quantiles(PyObject *self, PyObject *args) {
@@ -612,7 +582,7 @@ static PyObject *figures(PyObject *self, PyObject *args) {
             result = Py_NewRef(Py_None);
         }
     }
-    free(j.r.starts), free(j.g), free(j.pieces);
+    free(j.r.starts), free(j.pieces);
     return result;
 }
 
@@ -644,7 +614,7 @@ static PyObject *stream(PyObject *self, PyObject *args) {
         run(&j.r, &(operands){{j.w, j.v, j.m, j.g}, 3, 4}, stream_work, &j, threads);
         result = Py_NewRef(Py_None);
     }
-    free(j.r.starts), free(j.w), free(j.g), free(j.v), free(j.m);
+    free(j.r.starts);
     return result;
 }
 
@@ -653,8 +623,10 @@ static PyMethodDef METHODS[] = {
     {"functions", functions, METH_NOARGS, "The number of each function by its name."},
     {"sgd", sgd, METH_VARARGS, "One step of SGD for tensors of one type."},
     {"adam", adam, METH_VARARGS, "One step of Adam for tensors of one type."},
-    {"count", count, METH_O, "Add 1 to the float32 at each address; returns them."},
-    {"tangled", tangled, METH_VARARGS, "Whether a parameter, its gradient and its state share memory."},
+    {"can_look", gaf_can_look, METH_O, "Whether a capsule holds DLPack's table, of a version that is known here."},
+    {"look", gaf_look, METH_VARARGS, "Type, sizes, addresses of parallel lists, whether a row shares memory; or None."},
+    {"count", count, METH_O, "Add 1 to the float32 at each address; returns them as doubles."},
+    {"corrections", corrections, METH_VARARGS, "Step sizes and roots of Adam for the numbers of its steps."},
     {"activate", activate, METH_VARARGS, "f in place; returns the largest absolute value before."},
     {"squares", squares, METH_VARARGS, "The sum of the squares of tensors of one type."},
     {"sample", sample, METH_VARARGS, "Evenly spaced elements of each tensor, a row of doubles each."},

@@ -32,7 +32,7 @@ def _implementation(p: torch.Tensor, function: str) -> str:
     group = gaf.SGD([p], momentum=0.9, activation=function).param_groups[0]
     acting = resolve(group, gaf.SGD.rule)
     assert acting is not None
-    return implementation(gaf.SGD.rule, group, acting, [p], [p], [p])
+    return implementation(gaf.SGD.rule, group, acting, [p], [p.clone()], [p.clone()])[0]
 
 
 def table(found: dict[str, Any]) -> Group:

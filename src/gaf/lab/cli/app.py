@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -27,11 +28,20 @@ from gaf.lab.cli.theory import theory
 from gaf.lab.cli.train import train
 from gaf.lab.cli.tune import tune
 
+EXAMPLE = "Example: "  # begins a line of its own in a docstring
+
+
+def help_of(command: Callable[..., object]) -> str:
+    """The docstring of a command with a line for each paragraph and example: the terminal wraps it."""
+    paragraphs = [" ".join(text.split()) for text in (inspect.getdoc(command) or "").split("\n\n")]
+    return "\n\n".join(text.replace(f" {EXAMPLE}", f"\n{EXAMPLE}") for text in paragraphs)
+
+
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 for command in (
     *(compare, atlas, doctor, bench, figure, report, theory, table, train, tune, landscape, detect),
 ):
-    app.command()(command)
+    app.command(help=help_of(command))(command)
 app.add_typer(data, name="data")
 
 

@@ -5,41 +5,39 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import Workers
+from gaf.lab.cli.trainings import Address, On, Workers, check_place, executor
 
 if TYPE_CHECKING:
     from gaf.lab.study.atlas.atlas import Atlas, Places
     from gaf.lab.study.atlas.cost import ProblemCost
     from gaf.lab.study.atlas.suite import AtlasProblem, Suite
 
-RunsOn = Literal["here", "ray"]  # what trains
-
 
 def atlas(
     path: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SUITE.json]",
+            metavar="SUITE.json",
             help="Problems, rules, rates and seeds; unset: the built-in suite.",
             show_default=False,
         ),
     ] = None,
     problems: Annotated[
         list[str] | None,
-        typer.Option(metavar="LIST", help="Some of them, such as 'cauchy, heat'; may repeat."),
+        typer.Option(
+            metavar="LIST", help="Some of the problems, such as 'cauchy, heat'; may repeat."
+        ),
     ] = None,
     rules: Annotated[
         list[str] | None,
-        typer.Option(metavar="LIST", help="Some of them, beside the baseline; may repeat."),
+        typer.Option(metavar="LIST", help="Some of the rules, beside the baseline; may repeat."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Three problems, two rates, two seeds: minutes.")
@@ -52,22 +50,17 @@ def atlas(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Of the studies and the page; unset: runs/atlas."),
+        typer.Option(metavar="FOLDER", help="For the studies and the page; unset: runs/atlas."),
     ] = None,
     records: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Of the finished runs, from which this resumes; unset: results/atlas.",
+            help="Records of finished runs, from which this resumes; unset: results/atlas.",
         ),
     ] = None,
-    on: Annotated[
-        RunsOn, typer.Option(help="here: processes of this machine; ray: a Ray cluster.")
-    ] = "here",
-    address: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Of the Ray cluster.", show_default=False),
-    ] = None,
+    on: On = "here",
+    address: Address = None,
     workers: Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the map as JSON.")] = False,
 ) -> int:
@@ -87,10 +80,7 @@ def atlas(
     from gaf.lab.study.atlas.suite import read_suite
     from gaf.lab.study.settings import split
 
-    if address and on == "here":
-        raise GafError("--address is for --on ray")
-    if workers and on == "ray":
-        raise GafError("--workers is for this machine; a cluster's nodes say what they hold")
+    check_place(on, address, workers)
     suite = read_suite(path)
     if quick:
         suite = suite.quickly()
@@ -104,14 +94,14 @@ def atlas(
         terminal.say(f"{rule} is left out: its package is not installed")
     if dry_run:
         return _dry_run(suite, chosen, wanted, places, as_json)
-    command = ["gaf", *sys.argv[1:]]
+    command, first = ["gaf", *sys.argv[1:]], chosen[0].base
     with (
         terminal.resumable(command, folder, places.records),
-        NoTraining() if recorded else _executor(chosen, folder, on, address, workers) as executor,
+        NoTraining() if recorded else executor(first, folder, on, address, workers) as trains,
     ):
         console = terminal.stderr()
         found, comparisons = run_suite(
-            suite, chosen, wanted, places, executor, console, command, terminal.say
+            suite, chosen, wanted, places, trains, console, command, terminal.say
         )
     for name, comparison in comparisons.items():
         write_page(comparison, folder / name)
@@ -121,23 +111,6 @@ def atlas(
     else:
         show(found, page)
     return 0
-
-
-def _executor(
-    problems: Sequence[AtlasProblem],
-    folder: Path,
-    on: RunsOn,
-    address: str | None,
-    workers: int | None,
-) -> AbstractContextManager[Any]:
-    from gaf.lab.study import pool
-
-    if on == "ray":
-        from gaf.lab.study.ray_grid import RayGrid
-
-        return RayGrid(folder, address)
-    first = problems[0].base
-    return pool.Pool(workers or pool.slots(first), folder / pool.LOG, pool.gpus(first))
 
 
 def _dry_run(

@@ -12,7 +12,6 @@ import typer
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
 from gaf.lab.cli.trainings import SEEDS, Changes, Launch, ScriptArguments, Workers
-from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
     from gaf.lab.study.plan import Plan, TuningPlan
@@ -23,7 +22,7 @@ def compare(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE, MODULE:FUNCTION or SCRIPT]",
+            metavar="RECIPE, MODULE:FUNCTION or SCRIPT",
             help="What to train: a recipe, see gaf train --list, a task of your own, from this folder, or a "
             "training script with gaf.trial in it. Unset: digits.",
             show_default=False,
@@ -34,11 +33,11 @@ def compare(
         list[str] | None,
         typer.Option(
             metavar="LIST",
-            help="Beside the baseline, such as 'adam, arctan(0.1, 20)@momentum'; may repeat.",
+            help="Rules beside the baseline, such as 'adam, arctan(0.1, 20)@momentum'; may repeat.",
         ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, max=SEEDS, help="Of the table; unset: 5.")
+        int | None, typer.Option(min=1, max=SEEDS, help="Fresh seeds of the verdict; unset: 5.")
     ] = None,
     rates: Annotated[
         int | None,
@@ -60,7 +59,8 @@ def compare(
     launch: Launch = "",
     changes: Changes = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/compare-NAME.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder of the comparison; unset: runs/compare-NAME."),
     ] = None,
     workers: Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
@@ -77,13 +77,10 @@ def compare(
     from gaf.common.files import plain
     from gaf.lab.engine.config import override
     from gaf.lab.reports.page import write_page
-    from gaf.lab.study import pool
-    from gaf.lab.study.compare import check_folder
-    from gaf.lab.study.compare import compare as run_plan
-    from gaf.lab.study.grid import RUNS
-    from gaf.lab.study.live import LiveTable
+    from gaf.lab.study.compare import compare_here, default_folder
     from gaf.lab.study.plan import SEEDS as FINAL_SEEDS
-    from gaf.lab.study.plan import SETTINGS, Plan, digits
+    from gaf.lab.study.plan import SETTINGS, Plan, digits, table_seeds
+    from gaf.lab.study.recipes import trained
     from gaf.lab.study.settings import split
     from gaf.lab.study.words import answer
 
@@ -100,22 +97,12 @@ def compare(
     plans: dict[Path, Plan] = {}
     for config, defaults in given:
         base = override(config, changes or [])
-        count = range(base.seed, base.seed + (seeds or FINAL_SEEDS))
-        plan = Plan(base, tuple(split(settings or [])) or defaults, tuple(count), tuning)
-        folder = out or Path("runs") / f"compare-{plan.title}"
+        numbers = table_seeds(base, seeds or FINAL_SEEDS)
+        plan = Plan(base, tuple(split(settings or [])) or defaults, numbers, tuning)
+        folder = out or default_folder(plan)
         plans[folder / plan.title if out and name is None else folder] = plan
-    for folder, plan in plans.items():
-        check_folder(folder, plan)
-    comparisons: dict[Path, Comparison] = {}
-    console = terminal.stderr()
     with terminal.resumable(command, *plans):
-        first, base = next((folder, plan.base) for folder, plan in plans.items())
-        log = first / RUNS / pool.LOG
-        with pool.Pool(workers or pool.slots(base), log, pool.gpus(base)) as processes:
-            for folder, plan in plans.items():
-                terminal.print_line(console, _planned(plan))
-                watch = LiveTable(console, plan.title)
-                comparisons[folder] = run_plan(plan, folder, processes, watch, command)
+        comparisons = compare_here(plans, terminal.stderr(), workers, command)
     pages = [write_page(comparison, folder) for folder, comparison in comparisons.items()]
     if as_json:
         content = [
@@ -143,15 +130,6 @@ def _tuning(
             "--at-given-rate tunes nothing: leave out --rates, --tuning-seeds and --within"
         )
     return None
-
-
-def _planned(plan: Plan) -> str:
-    """How many runs to expect, in a line."""
-    trials, finals = plan.least_runs()
-    runs = f"{finals} runs for the table"
-    if trials:
-        runs = f"at least {trials} trials to tune the learning rates, then {runs}"
-    return f"{plan.title}: {runs}"
 
 
 def show(comparison: Comparison, page: Path) -> None:

@@ -25,7 +25,7 @@ SHOWN = 20  # problems that a check prints
 DAMAGED = 1
 INTERRUPTED = 130
 
-Name = Annotated[str, typer.Argument(help="As in gaf data list, or imagefolder:PATH.")]
+Name = Annotated[str, typer.Argument(help="A name of gaf data list, or imagefolder:PATH.")]
 Root = Annotated[
     Path | None,
     typer.Option(
@@ -60,7 +60,7 @@ def get_(
     name: Name,
     layout: Annotated[
         str | None,
-        typer.Option(help="Of CIFAR: binary or python; unset: what is there, else binary."),
+        typer.Option(help="CIFAR's layout, binary or python; unset: what is there, else binary."),
     ] = None,
     url: Annotated[
         str | None,

@@ -28,7 +28,7 @@ def detect(
     ],
     images: Annotated[
         list[Path],
-        typer.Argument(metavar="IMAGE...", help="Photographs, one or more.", show_default=False),
+        typer.Argument(metavar="IMAGE", help="Photographs, one or more.", show_default=False),
     ],
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where the pictures go; made if it is missing.")

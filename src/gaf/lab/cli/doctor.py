@@ -28,19 +28,28 @@ def doctor(
     ],
     arguments: ScriptArguments = None,
     steps: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Of the optimizer; then the script is ended.")
+        int,
+        typer.Option(
+            min=1,
+            max=100_000,
+            help="Steps of the optimizer to observe, after which the script is ended.",
+        ),
     ] = 300,
     launch: Launch = "",
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Unset: runs/doctor-NAME.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="For the page and the output of the script; unset: runs/doctor-NAME.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON.")] = False,
 ) -> int:
     """Is my clipping doing anything? Observes an unchanged script for a few hundred steps.
 
     Every torch optimizer that steps gets a monitor, and calls of clip_grad_norm_ are recorded. Findings and
-    what to try are printed and written to a page. The script writes its own output as usual, and is then
-    ended as by Ctrl-C.
+    what to try are printed and written to a page. The script writes its files as usual, and is then ended as
+    by Ctrl-C; what it prints is in stdout.txt beside the page.
 
     Example: gaf doctor train.py -- --epochs 10
     """

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 def figure(
     numbers: Annotated[
-        list[int], typer.Argument(metavar="NUMBER...", help="As in the paper: 1 to 5.")
+        list[int], typer.Argument(metavar="NUMBER", help="Figures of the paper, 1 to 5.")
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go.")] = Path(
         "figures"
     ),
     alpha: Annotated[
-        float, typer.Option(help="Of the functions, and where values are clipped.")
+        float, typer.Option(help="Alpha of the functions, and the threshold of value clipping.")
     ] = 0.1,
-    beta: Annotated[float, typer.Option(help="Of the functions.")] = 20.0,
-    norm: Annotated[float, typer.Option(help="Where the norm is clipped.")] = 0.1,
+    beta: Annotated[float, typer.Option(help="Beta of the functions.")] = 20.0,
+    norm: Annotated[float, typer.Option(help="Threshold of norm clipping.")] = 0.1,
     formats: Annotated[
         list[str] | None,
         typer.Option("--format", help="png, svg or html; may repeat. Unset: all three."),

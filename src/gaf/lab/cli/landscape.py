@@ -38,12 +38,14 @@ def landscape(
         float, typer.Option(help="How far; at 1 filters are changed by their own length.")
     ] = 0.5,
     samples: Annotated[
-        int, typer.Option(min=1, help="Of the training set, whose mean loss is shown.")
+        int, typer.Option(min=1, help="Samples of the training set, whose mean loss is shown.")
     ] = 512,
     side: Annotated[
         int, typer.Option(max=1001, help="Points of the surface in each direction.")
     ] = 25,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the random directions.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**31 - 1, help="Seed of the random directions.")
+    ] = 0,
     biases_and_norms: Annotated[
         bool, typer.Option("--biases-and-norms", help="Move these too.")
     ] = False,

@@ -19,7 +19,7 @@ Format = Literal["page", "table", "markdown", "csv", "latex"]
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="Comparisons, tables or runs.")
+        list[Path], typer.Argument(metavar="FOLDER", help="Comparisons, tables or runs.")
     ],
     form: Annotated[
         Format, typer.Option("--format", help="A page in the folder, or a table on stdout.")
@@ -81,7 +81,7 @@ def _studies(folders: list[Path]) -> list[tuple[Comparison | Filled, Path]]:
 
 
 def _finished(runs: list[Path]) -> list[Path]:
-    """Of runs that nobody named, those that are finished; the others are told."""
+    """The finished ones of runs in a named folder; a line names the others."""
     from gaf.lab.engine.folder import FINISHED
 
     for run in runs:

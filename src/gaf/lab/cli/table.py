@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
-from gaf.lab.cli.trainings import SEEDS, WORKERS
+from gaf.lab.cli.trainings import SEEDS, Address, On, Place, Workers, check_place, executor
 
 if TYPE_CHECKING:
     from gaf.lab.study.results import Filled
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 Name = Literal["imagenet", "cifar100", "cifar-adam", "voc"]  # the paper's tables I to IV
 Scale = Literal["small", "full"]
-Place = Literal["here", "ray"]  # what trains
 
 
 def table(
@@ -30,7 +27,7 @@ def table(
     scale: Annotated[
         Scale, typer.Option(help="full: the paper's; small: slim models, minutes of a core each.")
     ] = "small",
-    seeds: Annotated[int, typer.Option(min=1, max=SEEDS, help="How many.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=SEEDS, help="Runs of each cell.")] = 1,
     models: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,27 +52,15 @@ def table(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a key of all configs; may repeat."),
     ] = None,
-    on: Annotated[
-        Place, typer.Option(help="here: processes of this machine; ray: a Ray cluster.")
-    ] = "here",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Of the Ray cluster; unset: this machine's.",
-            show_default=False,
-        ),
-    ] = None,
+    on: On = "here",
+    address: Address = None,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER", help="Unset: runs/table-NAME. With ray: one that all nodes share."
         ),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, max=WORKERS, help="Runs at once here; unset: what the machine holds."),
-    ] = None,
+    workers: Workers = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would run, and what it costs.")
     ] = False,
@@ -107,10 +92,7 @@ def table(
         changes=changes or [],
     )
     folder = out or Path("runs") / f"table-{name}"
-    if address and on == "here":
-        raise GafError("--address is for --on ray")
-    if workers and on == "ray":
-        raise GafError("--workers is for this machine; a cluster's nodes say what they hold")
+    check_place(on, address, workers)
     if dry_run:
         return _dry_run(plan, folder, on, workers, as_json)
     fill.check_folder(folder, plan)
@@ -120,9 +102,10 @@ def table(
     command = ["gaf", *sys.argv[1:]]
     with terminal.resumable(command, folder):
         try:
-            with _executor(plan, folder / fill.RUNS, on, address, workers) as executor:
+            first, runs = plan.entries[0].config, folder / fill.RUNS
+            with executor(first, runs, on, address, workers) as trains:
                 watch = LiveTable(terminal.stderr(), f"gaf table {name}, {scale} scale")
-                filled = fill.fill(plan, folder, executor, watch, command)
+                filled = fill.fill(plan, folder, trains, watch, command)
         except Stopped:
             write_all(results.read(folder, results.Filled), folder)
             raise
@@ -149,19 +132,6 @@ def _stand_ins(plan: TablePlan, or_missing: bool = False) -> Iterator[str]:
             line = str(error)
         if line:
             yield line
-
-
-def _executor(
-    plan: TablePlan, runs: Path, on: Place, address: str | None, workers: int | None
-) -> AbstractContextManager[Any]:
-    from gaf.lab.study import pool
-
-    if on == "ray":
-        from gaf.lab.study.ray_grid import RayGrid
-
-        return RayGrid(runs, address)
-    first = plan.entries[0].config
-    return pool.Pool(workers or pool.slots(first), runs / pool.LOG, pool.gpus(first))
 
 
 def _dry_run(plan: TablePlan, folder: Path, on: Place, workers: int | None, as_json: bool) -> int:

@@ -28,7 +28,7 @@ def theory(
             "--statement", metavar="NAME", help="Only this one, in full, such as theorem-3."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=MOST, help="Of the random cases.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST, help="Seed of the random cases.")] = 0,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the page docs/theory.md.")
     ] = False,

@@ -16,7 +16,6 @@ import typer
 from gaf.common.errors import GafError
 from gaf.lab.cli import terminal
 from gaf.lab.cli.trainings import NAME, RULE, Changes, check_rule_named, trained_in
-from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig
@@ -35,7 +34,7 @@ def train(
     changes: Changes = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Of the run; unset: runs/NAME-seedN."),
+        typer.Option(metavar="FOLDER", help="Folder of the run; unset: runs/NAME-seedN."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
     task: Annotated[
@@ -110,6 +109,7 @@ def _config(
 ) -> RunConfig:
     """The config that the arguments ask for."""
     from gaf.lab.engine.config import override
+    from gaf.lab.study.recipes import trained
 
     if resume is not None:
         if name is not None or seed is not None or out is not None:

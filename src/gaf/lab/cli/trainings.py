@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from gaf.common.errors import GafError
-from gaf.lab.study.trainings import import_task
 
 if TYPE_CHECKING:
     from gaf.lab.engine.config import RunConfig
 
 SEEDS, WORKERS = 1000, 1024  # at most: all runs are planned at once, and each worker is a process
 RULE = "optimizer.name"
-NAME = "[RECIPE or MODULE:FUNCTION]"  # the first argument of a command that trains
+NAME = "RECIPE or MODULE:FUNCTION"  # the first argument of a command that trains
 # options that commands share
 Changes = Annotated[
     list[str] | None,
@@ -28,7 +28,9 @@ Workers = Annotated[
 ScriptArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[-- ARGUMENTS]", help="Of the script, after two dashes.", show_default=False
+        metavar="-- ARGUMENTS",
+        help="Arguments of the script, after two dashes.",
+        show_default=False,
     ),
 ]
 Launch = Annotated[
@@ -39,6 +41,38 @@ Launch = Annotated[
     ),
 ]
 
+Place = Literal["here", "ray"]  # what trains
+On = Annotated[Place, typer.Option(help="here: processes of this machine; ray: a Ray cluster.")]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address of the Ray cluster; unset: this machine's.",
+        show_default=False,
+    ),
+]
+
+
+def check_place(on: Place, address: str | None, workers: int | None) -> None:
+    """Refuse what belongs to the other place."""
+    if address and on == "here":
+        raise GafError("--address is for --on ray")
+    if workers and on == "ray":
+        raise GafError("--workers is for this machine; a cluster's nodes say what they hold")
+
+
+def executor(
+    config: RunConfig, runs: Path, on: Place, address: str | None, workers: int | None
+) -> AbstractContextManager[Any]:
+    """What trains runs like that of a config, in a folder."""
+    if on == "ray":
+        from gaf.lab.study.ray_grid import RayGrid
+
+        return RayGrid(runs, address)
+    from gaf.lab.study.pool import local_pool
+
+    return local_pool(config, runs, workers)
+
 
 def trained_in(folder: Path, task: str | None) -> RunConfig:
     """The config of the run in a folder; a task of the user's own is what they name, never what it says.
@@ -47,6 +81,7 @@ def trained_in(folder: Path, task: str | None) -> RunConfig:
     command that could be copied.
     """
     from gaf.lab.engine.folder import read_config
+    from gaf.lab.study.recipes import import_task
 
     if task is not None:
         import_task(task)

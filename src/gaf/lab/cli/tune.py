@@ -12,7 +12,6 @@ import typer
 from gaf.lab.cli import terminal
 from gaf.lab.cli.compare import show as show_comparison
 from gaf.lab.cli.trainings import NAME, SEEDS, Changes, Workers
-from gaf.lab.study.trainings import trained
 
 if TYPE_CHECKING:
     from gaf.lab.study.results import Tuned
@@ -39,7 +38,7 @@ def tune(
         typer.Option(min=1, max=1000, help="How many functions to try; unset: 6."),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, max=SEEDS, help="Of the final; unset: 5.")
+        int | None, typer.Option(min=1, max=SEEDS, help="Fresh seeds of the verdict; unset: 5.")
     ] = None,
     tuning_seeds: Annotated[
         int | None,
@@ -66,12 +65,13 @@ def tune(
     from gaf.lab.engine.config import override
     from gaf.lab.reports.page import write_page as write_comparison
     from gaf.lab.reports.tune_page import write_page
-    from gaf.lab.study import pool
     from gaf.lab.study.compare import COMPARISON, read
     from gaf.lab.study.grid import RUNS
     from gaf.lab.study.live import LiveTable
     from gaf.lab.study.plan import SEEDS as FINAL_SEEDS
     from gaf.lab.study.plan import TuningPlan
+    from gaf.lab.study.pool import local_pool
+    from gaf.lab.study.recipes import trained
     from gaf.lab.study.recipes.laptop import hard_case
     from gaf.lab.study.tune import tune as study
 
@@ -81,15 +81,14 @@ def tune(
     folder = out or Path("runs") / f"tune-{config.name}"
     study.check_folder(folder)
     console = terminal.stderr()
-    slots = workers or pool.slots(config.model_copy(update={"threads": config.threads or 1}))
-    log = folder / COMPARISON / RUNS / pool.LOG
-    with terminal.resumable(command, folder), pool.Pool(slots, log, pool.gpus(config)) as processes:
+    runs = folder / COMPARISON / RUNS
+    with terminal.resumable(command, folder), local_pool(config, runs, workers) as processes:
         tuned = study.tune(
             config,
             folder,
             processes,
             candidates=candidates or study.CANDIDATES,
-            seeds=tuple(range(seeds or FINAL_SEEDS)),
+            seeds=seeds or FINAL_SEEDS,
             tuning=TuningPlan(seeds=tuning_seeds or study.TUNING_SEEDS),
             watch=LiveTable(console, config.name),
             say=lambda text: terminal.print_line(console, text),

@@ -77,6 +77,11 @@ TORCH = "torch.optim"
 
 # What a script of the user's decides as long as no setting does.
 SCRIPT_KEYS = ("name", "lr", "weight_decay", *sorted(OWN_KEYS))
+# keys of a training of ours, which nothing in a script reads
+SCRIPTS_OWN = (
+    *("schedule", "batch_size", "drop_last", "accumulate", "precision", "strategy"),
+    *("channels_last", "compile"),
+)
 
 LION_BETAS: tuple[float, float] = inspect.signature(OURS["lion"]).parameters["betas"].default
 
@@ -160,6 +165,8 @@ class OptimizerConfig(GrownConfig):
         for key in self.script:
             if key not in SCRIPT_KEYS:
                 raise GafError(f"script: a script does not decide {key!r}")
+            if key != "lr" and getattr(self, key) != type(self).model_fields[key].default:
+                raise GafError(f"a script decides {key} by itself: leave optimizer.{key} out")
         if self.control and not (self.script and self.activation):
             raise GafError("control belongs to a script's rule with an activation")
         return self
@@ -286,6 +293,11 @@ class RunConfig(Config):
                 raise GafError(
                     "a script decides how long it trains: leave epochs and iterations out"
                 )
+            for key in SCRIPTS_OWN:
+                if getattr(self, key) != type(self).model_fields[key].default:
+                    raise GafError(f"a script decides {key} by itself: leave it out")
+            if self.task.validation:
+                raise GafError("a script keeps its validation data by itself: leave it out")
         elif (self.epochs is None) == (self.iterations is None):
             raise GafError("set epochs or iterations, one of the two")
         if self.optimizer.script and not self.task.is_script:

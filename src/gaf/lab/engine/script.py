@@ -291,8 +291,8 @@ def _result(config: RunConfig, folder: Path, script: Script, status: int) -> Res
         )
     if not (folder / TRIAL / REPORT).is_file():
         raise ScriptFailed(
-            f"{config.name} ended without a report: call trial.report(validation=...) at the end of the "
-            f"training (see {folder / STDOUT})"
+            f"{config.name} ended without a report: a script makes trial = gaf.trial(...), and calls "
+            f"trial.report(validation=...) at the end of the training (see {folder / STDOUT})"
         )
     report = read_report(folder)
     _, score = report.scored(config.task.score_on)

@@ -13,6 +13,7 @@ from rich.text import Text
 from gaf.lab.reports import html, numbers
 from gaf.lab.reports.html import PAGE
 from gaf.lab.study.atlas.atlas import Atlas, AtlasCell, AtlasStudy
+from gaf.lab.study.protocol import is_share
 
 MARK = {"better": "▲", "worse": "▼", "no difference": "=", "nothing learned": "○", "failed": "✕"}
 COLOUR = {"better": "green", "worse": "red"}
@@ -115,13 +116,9 @@ def _signed(value: float, study: AtlasStudy) -> str:
     """A difference in points of a share, else in units of the score."""
     if not math.isfinite(value):
         return "−∞" if value < 0 else "∞"
-    scaled = 100 * value if _is_share(study) else value
+    share = is_share((cell.mean for cell in study.cells), study.higher_is_better)
+    scaled = 100 * value if share else value
     return f"{scaled:+.2g}".replace("-", "−") if abs(scaled) < 100 else f"{scaled:+.0f}"
-
-
-def _is_share(study: AtlasStudy) -> bool:
-    means = [cell.mean for cell in study.cells if cell.mean is not None]
-    return study.higher_is_better and all(0 <= mean <= 1 for mean in means)
 
 
 def _window(cell: AtlasCell) -> str:

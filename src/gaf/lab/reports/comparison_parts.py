@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from gaf.common.errors import GafError
 from gaf.lab.reports import numbers
 from gaf.lab.reports.rate_curves import RateAxis, rate_axis
+from gaf.lab.study.protocol import point
 from gaf.lab.study.results import Bound, Comparison, RuleCurve
-from gaf.lab.study.words import is_share, seeds_to_plan
+from gaf.lab.study.words import seeds_to_plan
 
 SIGNS: dict[Bound, str] = {"exact": "", "at least": "≥ ", "at most": "≤ ", "unknown": ""}
 SHOWN_BUDGETS = (1, 3, 7)
@@ -113,7 +114,7 @@ def threshold_words(comparison: Comparison) -> str:
     asked = "at least" if comparison.higher_is_better else "at most"
     sign = "minus" if comparison.higher_is_better else "plus"
     size = f"{tuning.within:.3g}"
-    if is_share(comparison):
+    if comparison.is_share:
         points = 100 * tuning.within
         size = f"{points:.3g} point{'' if points == 1 else 's'}"
     threshold = numbers.fixed(tuning.threshold, numbers.places(comparison))
@@ -181,12 +182,10 @@ def listed(seeds: Sequence[int]) -> str:
 
 def seeds_rows(comparison: Comparison) -> list[tuple[str, str]]:
     """Differences that one may want to find, and how many seeds to plan for each."""
-    unit = 0.01
-    if not is_share(comparison):
-        mean = comparison.rows[0].mean
-        if mean is None or not math.isfinite(mean) or mean == 0:
-            return []
-        unit *= abs(mean)
+    share, mean = comparison.is_share, comparison.rows[0].mean
+    if not share and not (mean and math.isfinite(mean)):
+        return []
+    unit = point(share, mean)
     rows = []
     for points in POINTS:
         try:
@@ -196,7 +195,7 @@ def seeds_rows(comparison: Comparison) -> list[tuple[str, str]]:
         if seeds is None:
             return []
         name = f"{points:g} point{'' if points == 1 else 's'}"
-        if not is_share(comparison):
+        if not share:
             name = f"{points * unit:.2g} ({points:g} %)"
         rows.append((name, f"{seeds:,}"))
     return rows

@@ -91,25 +91,26 @@ def columns(comparison: Comparison) -> tuple[Column[Row], ...]:
             lambda row: row.seconds_per_step,
         )
     )
+    if several and comparison.rows[0].reached:  # by itself, where runs record test scores
+        shown.append(
+            Column(
+                "steps to baseline",
+                "Steps until the baseline's final test score was reached, median over seeds; "
+                "in brackets on how many seeds, where not on all.",
+                _reached,
+                lambda row: row.steps_to_baseline,
+                note=lambda row: f"({row.reached} of {n})" if 0 < row.reached < n else "",
+            )
+        )
     if several:
-        shown.extend(
-            [
-                Column(
-                    "steps to baseline",
-                    "Steps until the baseline's final test score was reached, median over seeds; "
-                    "in brackets on how many seeds, where not on all.",
-                    lambda row: numbers.NOTHING if comparison.rows[0].at_chance else _reached(row),
-                    lambda row: row.steps_to_baseline,
-                    note=lambda row: f"({row.reached} of {n})" if 0 < row.reached < n else "",
-                ),
-                Column(
-                    "verdict",
-                    "Against the baseline, after the correction.",
-                    _verdict,
-                    verdict=lambda row: row.verdict,
-                    reason=lambda row: disagreement(row, comparison),
-                ),
-            ]
+        shown.append(
+            Column(
+                "verdict",
+                "Against the baseline, after the correction.",
+                _verdict,
+                verdict=lambda row: row.verdict,
+                reason=lambda row: disagreement(row, comparison),
+            )
         )
     return tuple(shown)
 

@@ -20,16 +20,12 @@ from gaf.lab.reports.page import write_page
 from gaf.lab.reports.rate_curves import RateAxis, RuleLine, rate_axis, rule_lines
 from gaf.lab.reports.style import IN_PRINT, Style, styles
 from gaf.lab.reports.tables import ResultTable, one_line
-from gaf.lab.study import pool
-from gaf.lab.study.compare import check_folder
-from gaf.lab.study.compare import compare as run_plan
-from gaf.lab.study.grid import RUNS
-from gaf.lab.study.live import LiveTable
-from gaf.lab.study.plan import SEEDS, SETTINGS, Plan, TuningPlan
+from gaf.lab.study.compare import compare_here, default_folder
+from gaf.lab.study.plan import SEEDS, SETTINGS, Plan, TuningPlan, table_seeds
+from gaf.lab.study.recipes import trained
 from gaf.lab.study.results import Comparison, Row
 from gaf.lab.study.settings import split
-from gaf.lab.study.trainings import trained
-from gaf.lab.study.words import answer
+from gaf.lab.study.words import answer, seeds_to_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +43,7 @@ DASHES = {
 
 def compare(
     task: str | RunConfig,
-    settings: Sequence[str] = SETTINGS,
+    settings: str | Sequence[str] = SETTINGS,
     *,
     seeds: int = SEEDS,
     tuning: TuningPlan | None = TUNING,
@@ -67,14 +63,10 @@ def compare(
         workers: runs at once; unset, as many as the machine holds.
     """
     base = task if isinstance(task, RunConfig) else trained(task)
-    numbers = tuple(range(base.seed, base.seed + seeds))
-    plan = Plan(base, tuple(split(settings)), numbers, tuning)
-    folder = Path(out) if out is not None else Path("runs") / f"compare-{plan.title}"
-    check_folder(folder, plan)
-    slots, log = workers or pool.slots(plan.base), folder / RUNS / pool.LOG
-    watch = LiveTable(Console(stderr=True), plan.title)
-    with pool.Pool(slots, log, pool.gpus(plan.base)) as processes:
-        comparison = run_plan(plan, folder, processes, watch)
+    names = split([settings] if isinstance(settings, str) else settings)
+    plan = Plan(base, tuple(names), table_seeds(base, seeds), tuning)
+    folder = Path(out) if out is not None else default_folder(plan)
+    comparison = compare_here({folder: plan}, Console(stderr=True), workers)[folder]
     write_page(comparison, folder)
     return ComparisonView(comparison, folder)
 
@@ -103,6 +95,13 @@ class ComparisonView:
     def table(self) -> ResultTable[Row]:
         """The table of the final scores: prints as text, and shows in a notebook."""
         return comparison_table(self.comparison)
+
+    def seeds_to_plan(self, difference: float) -> int | None:
+        """How many seeds find a true difference of this size, in units of the score, in four of five studies.
+
+        None where no two seeds have ended. Take the size that matters, not the one just seen.
+        """
+        return seeds_to_plan(self.comparison, difference)
 
     def plot(self) -> Drawing | None:
         """The curve over the learning rate, by matplotlib; None where no rates were tuned."""

@@ -58,6 +58,7 @@ def gather(places: Sequence[Path]) -> tuple[Comparison, Path]:
         chance=outcome.result.chance,
         seeds=seeds,
         baseline=entries[0].name,
+        score_on=first.task.score_on,
         rows=judge(entries, {name: Finals(several) for name, several in outcomes.items()}, seeds),
         runs=tuple(
             RunRef(

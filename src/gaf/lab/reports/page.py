@@ -128,7 +128,8 @@ def _lost(comparison: Comparison, runs: dict[str, list[RunHistory]]) -> str:
     there = sum(map(len, runs.values()))
     lost = sum(run.status != "failed" for run in drawn) - there
     text = ""
-    if lost > 0:
+    recorded = there or comparison.rows[0].reached  # a script has scores at its end alone
+    if lost > 0 and recorded:
         text += f" The records of {lost} of {len(drawn)} runs were not found."
     if any(run.diverged is not None for several in runs.values() for run in several):
         text += " A run that diverged ends early, and is not in the mean from there on."

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from rich.console import Console
+from rich.text import Text
+
 from gaf.common.errors import GafError
 from gaf.lab.engine import folder as folders
 from gaf.lab.engine.config import RunConfig
-from gaf.lab.study import results, scripts
+from gaf.lab.study import pool, results, scripts
 from gaf.lab.study.grid import (
     RUNS,
     Executor,
@@ -24,6 +27,7 @@ from gaf.lab.study.grid import (
     run_grid,
 )
 from gaf.lab.study.judge import Entry, Finals, judge
+from gaf.lab.study.live import LiveTable
 from gaf.lab.study.plan import Plan
 from gaf.lab.study.protocol import significant
 from gaf.lab.study.results import Comparison, RunRef, StudyCost, Tuning
@@ -65,12 +69,13 @@ def compare(
         if script:
             first = plan.first(seeds.every)
             scripts.check_first(trainer.train("the first run", {entries[0].name: [first]}))
+            trainer.watch.first_run()
         tuning, tried = tune_rates(plan, entries, trainer.train) if plan.tuning else (None, {})
         if finalists and tuning:
             higher = higher_is_better(chain.from_iterable(tried.values()))
             entries = _chosen(entries, finalists(entries, tuning, higher))
         finals = _finals(plan, entries, tuning, tried, seeds, trainer)
-        if script:
+        if script and not (tuning and len(tuning.seeds) > 1):  # which the trials have shown
             scripts.check_finals(finals)
         said = scripts.facts(entries[0].name, finals) if script else None
         if said:
@@ -80,6 +85,45 @@ def compare(
             comparison = comparison.model_copy(update={"score_on": said.scored_on})
         results.write(comparison, folder)
     return comparison
+
+
+def compare_here(
+    plans: Mapping[Path, Plan],
+    console: Console,
+    workers: int | None = None,
+    command: Sequence[str] = (),
+) -> dict[Path, Comparison]:
+    """The comparisons of plans, each in its folder, trained by processes of this machine.
+
+    Args:
+        plans: by the folder of each comparison.
+        console: shows the runs on their way.
+        workers: runs at once; unset, as many as the machine holds.
+        command: that asked for it.
+    """
+    for folder, plan in plans.items():
+        check_folder(folder, plan)
+    first, plan = next(iter(plans.items()))
+    comparisons = {}
+    slots = workers or pool.slots(plan.base)
+    with pool.local_pool(plan.base, first / RUNS, slots) as processes:
+        for folder, plan in plans.items():
+            console.print(Text(f"{plan.title}: {_expected(plan)}"), soft_wrap=True)
+            watch = LiveTable(console, plan.title, sum(plan.least_runs()), slots)
+            comparisons[folder] = compare(plan, folder, processes, watch, command)
+    return comparisons
+
+
+def _expected(plan: Plan) -> str:
+    """How many runs there will be, in a line."""
+    trials, finals = plan.least_runs()
+    runs = f"{finals} runs for the table"
+    return f"at least {trials} trials to tune the learning rates, then {runs}" if trials else runs
+
+
+def default_folder(plan: Plan) -> Path:
+    """Of a comparison for which none is named."""
+    return Path("runs") / f"compare-{plan.title}"
 
 
 def _chosen(entries: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
@@ -123,7 +167,7 @@ def _is_same_question(plan: Plan, folder: Path, before: Comparison) -> bool:
     setting, row = plan.entries()[0].setting, before.rows[0]
     if (before.tuning is None) != (plan.tuning is None) or row.rate is None:
         return False
-    rate = row.rate
+    rate = row.rate if before.tuning else setting.config.optimizer.lr
     if before.tuning and plan.base.task.is_script:  # which is planned by factors on its rate
         rate = significant(rate / before.tuning.curves[row.setting].usual)
     planned = places(plan.finals(setting, rate, before.seeds), folder / RUNS).values()
@@ -254,6 +298,7 @@ def _conclude(
         earlier=seeds.earlier,
         baseline=baseline,
         rows=judge(entries, finals, seeds.new, len(tuning.seeds) if tuning else 0),
+        score_on=plan.base.task.score_on,
         runs=tuple(
             run for name, runs in finals.items() for run in _references(folder, name, runs, seeds)
         ),
@@ -291,7 +336,10 @@ def _reference(folder: Path, name: str, seed: int, outcome: Outcome, rate: float
 
 def _cost(tried: Sequence[Outcome], finals: Sequence[Finals]) -> StudyCost:
     judged = [
-        outcome for one in finals for outcome in (*one.earlier, *one.outcomes, *one.second_outcomes)
+        outcome
+        for one in finals
+        if one.rate is not None  # else its trials failed, and stand in its row
+        for outcome in (*one.earlier, *one.outcomes, *one.second_outcomes)
     ]
     ended = [outcome.result for outcome in (*tried, *judged) if outcome.result]
     return StudyCost(

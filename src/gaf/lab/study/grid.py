@@ -95,6 +95,9 @@ class Watch:
     def ended(self, config: RunConfig, outcome: Outcome) -> None:
         """A run has ended, or was found finished."""
 
+    def first_run(self) -> None:
+        """The last grid was the first run of a script, which is sound; the others follow."""
+
     def look(self) -> None:
         """A fifth of a second has passed."""
 

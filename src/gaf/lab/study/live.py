@@ -19,10 +19,18 @@ NARROWEST = 60
 
 
 class LiveTable(Watch):
-    """On a rich console, with a row for each setting."""
+    """On a rich console, with a row for each setting.
 
-    def __init__(self, console: Console, title: str = "") -> None:
+    Args:
+        console: where it is shown.
+        title: of all grids.
+        runs: how many there will be at least, in all grids.
+        slots: how many at once.
+    """
+
+    def __init__(self, console: Console, title: str = "", runs: int = 0, slots: int = 1) -> None:
         self._console, self._title, self._lock = console, title, threading.Lock()
+        self._runs, self._slots = runs, slots
         self._live: Live | None = None
         self._configs: dict[str, RunConfig] = {}
         self._settings: Mapping[str, str] = {}
@@ -45,9 +53,15 @@ class LiveTable(Watch):
         self._running: dict[str, float] = {}  # the share of each run that is done
         self._before, self._began = finished, time.monotonic()
         self._share_at_start: dict[str, float] = {}  # of a run that goes on
+        self._started: dict[str, float] = {}
+        self._seconds: list[float] = []  # that each run of this grid took in its process
         if finished:
-            self._console.print(f"{finished} of {len(configs)} runs were finished before")
-        if self._console.is_terminal:
+            verb = "was" if finished == 1 else "were"
+            text = f"{finished} of {len(configs)} runs {verb} finished before"
+            if self._console.is_terminal and self._heading():
+                text = f"{self._heading()}: {text}"
+            self._console.print(Text(text), soft_wrap=True)
+        if self._console.is_terminal and finished < len(configs):
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
 
@@ -55,12 +69,15 @@ class LiveTable(Watch):
         with self._lock:
             key, share = digest(config), step / max(1, total)
             self._share_at_start.setdefault(key, share)
+            self._started.setdefault(key, time.monotonic())
             self._running[key] = share
 
     def ended(self, config: RunConfig, outcome: Outcome) -> None:
         key = digest(config)
         with self._lock:
             self._running.pop(key, None)
+            if key in self._started:
+                self._seconds.append(time.monotonic() - self._started[key])
             self._outcomes[key] = outcome
         new = len(self._outcomes) > self._before
         if outcome.result is None or (new and not self._live):
@@ -86,6 +103,14 @@ class LiveTable(Watch):
         done -= sum(self._share_at_start.values())
         todo = len(self._configs) - len(self._outcomes) - sum(self._running.values())
         return (time.monotonic() - self._began) * todo / done if done > 0.05 else None
+
+    def first_run(self) -> None:
+        if self._before or not self._runs or not self._seconds:
+            return
+        (seconds,) = self._seconds
+        left = seconds * (self._runs - 1) / self._slots
+        text = f"{self._title}: a run takes {clock(seconds)}, so at least {clock(left)} for all"
+        self._console.print(Text(text), soft_wrap=True)
 
     def look(self) -> None:
         if self._live:

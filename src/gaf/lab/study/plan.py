@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gaf.common.errors import GafError
 from gaf.lab.engine.config import RunConfig, override
@@ -41,7 +41,8 @@ class TuningPlan:
         rates: how many, ``ratio`` apart, around the rule's usual one.
         ratio: from one rate to the next.
         seeds: of each trial.
-        validation: the share of the training data that the rates are chosen on, and nothing is trained on.
+        validation: the share of the training data that the rates are chosen on, and nothing is trained on;
+            the config's ``task.validation`` comes first.
         within: how many points below the baseline's best score a window of usable rates reaches.
     """
 
@@ -94,6 +95,9 @@ class Plan:
         plain, own = without_function(base)
         # results depend on the threads in the last bit, so they are part of what is compared
         plain = plain.model_copy(update={"threads": base.threads or 1})
+        if self.tuning and base.task.validation:
+            tuning = replace(self.tuning, validation=base.task.validation)
+            object.__setattr__(self, "tuning", tuning)
         object.__setattr__(self, "base", plain)
         object.__setattr__(self, "settings", tuple(dict.fromkeys((*own, *self.settings))))
         self.entries()  # a name that does not exist is refused here
@@ -123,10 +127,13 @@ class Plan:
         add(tuned[0])
         for setting in settings:
             key = add(setting)
-            if self.tuning and self.base.task.is_script:
-                continue  # which rule a control changes is not known before it runs
             if self.tuning:
-                added = [add(one) for one in controls(setting, tuned)]
+                wanted = controls(setting, tuned)
+                if self.base.task.is_script:
+                    # which rule a control changes is not known before it runs: those that are named
+                    named = {one.name for one in settings}
+                    wanted = [one for one in wanted if one.name in named]
+                added = [add(one) for one in wanted]
                 if added:
                     controlled[key] = added[0]  # of Auto's the line: the same scales without a bend
             elif setting.kind == "function":
@@ -183,6 +190,11 @@ class Plan:
             return named
         task = config.task.model_copy(update={"validation": self.tuning.validation})
         return named.model_copy(update={"task": task})
+
+
+def table_seeds(base: RunConfig, count: int = SEEDS) -> tuple[int, ...]:
+    """The seeds of a table: so many, from the config's own on."""
+    return tuple(range(base.seed, base.seed + count))
 
 
 def _seeded(config: RunConfig, seeds: Sequence[int]) -> list[RunConfig]:

@@ -149,6 +149,11 @@ class Pool:
         return environment
 
 
+def local_pool(config: RunConfig, folder: Path, workers: int | None = None) -> Pool:
+    """A pool for runs of a config, with its log in a folder; ``workers`` unset: what the machine holds."""
+    return Pool(workers or slots(config), folder / LOG, gpus(config))
+
+
 def is_done(answer: dict[str, Any]) -> bool:
     """Whether the last answer of a process says that its run is finished; raises where it failed."""
     if "failed" in answer:

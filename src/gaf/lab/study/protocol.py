@@ -9,8 +9,9 @@ to hold at both, and the luck of tuning counts (docs/protocol.py simulates it). 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from gaf.common.errors import GafError
 from gaf.lab.study.statistics import LEVEL, Paired, Verdict, mean, paired, share_a_seed
@@ -33,6 +34,28 @@ def significant(value: float) -> float:
         (0.30000000000000004, 0.3)
     """
     return float(f"{value:.{DIGITS}g}")
+
+
+def is_share(scores: Iterable[float | None], higher_is_better: bool) -> bool:
+    """Whether scores are shares such as an accuracy.
+
+    Example:
+        >>> is_share([0.9, None], True), is_share([0.9], False), is_share([97.0], True)
+        (True, False, False)
+    """
+    return higher_is_better and all(0 <= score <= 1 for score in scores if score is not None)
+
+
+def point(share: bool, best: float | None) -> float:
+    """What a point is: a hundredth of a share, else 1 % of the best score.
+
+    Example:
+        >>> point(True, 0.5), point(False, -200.0)
+        (0.01, 2.0)
+    """
+    if share or best is None or not math.isfinite(best):
+        return 0.01
+    return 0.01 * abs(best)
 
 
 def grid(usual: float, count: int = COUNT, ratio: float = RATIO) -> tuple[float, ...]:
@@ -136,6 +159,12 @@ class RateCurve:
     def best(self) -> float | None:
         """The best rate; None where all runs of all rates failed."""
         return self.ranked[0] if self.ranked else None
+
+    @property
+    def point(self) -> float:
+        """What a point of its scores is."""
+        share = is_share(chain.from_iterable(self.scores), self.higher_is_better)
+        return point(share, None if self.best is None else self.means[self.best])
 
     @property
     def second(self) -> float | None:

@@ -7,6 +7,7 @@ with a folder for each run. Curves and gradient statistics stay in the run folde
 from __future__ import annotations
 
 import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -22,6 +23,7 @@ from gaf.common.errors import GafError
 from gaf.common.files import write_json
 from gaf.lab.engine import config as configs
 from gaf.lab.engine.config import Config, Number, Whole
+from gaf.lab.study.protocol import is_share
 
 Kind = Literal["baseline", "tuned", "control", "function", "rule"]  # "tuned": in older records
 Rate = Annotated[Number, Field(gt=0, allow_inf_nan=False)]  # a learning rate
@@ -266,6 +268,11 @@ class Comparison(Config):
         if any(len(row.scores) != len(self.seeds) for row in self.rows):
             raise GafError("a row does not have a score for each seed")
         return self
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the scores are shares such as an accuracy, of which a hundredth is a point."""
+        return is_share(chain.from_iterable(row.scores for row in self.rows), self.higher_is_better)
 
     def row(self, setting: str) -> Row:
         """The row of a setting, by any of its names."""

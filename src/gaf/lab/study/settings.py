@@ -214,9 +214,10 @@ def control(setting: Setting) -> Setting:
 def controls(setting: Setting, tuned: Iterable[Setting]) -> list[Setting]:
     """The control rules that a setting brings into a study in which all rates are tuned.
 
-    A tuned rule is the matched control of a function that only scales its rate, so there is none where one
-    of ``tuned`` is that rule. Where the control differs in more (a weight decay that f does not see, Adam's
-    eps) it is a rule of its own. Auto and Scaled have the same scales with other curves.
+    A tuned rule is the matched control of a function that only scales its rate: where one of ``tuned`` is
+    that rule it is the control, and none is needed where that is the baseline, which all are compared with.
+    Where the control differs in more (a weight decay that f does not see, Adam's eps) it is a rule of its
+    own. Auto and Scaled have the same scales with other curves.
 
     Example:
         >>> from gaf.lab.study import recipes
@@ -235,12 +236,13 @@ def controls(setting: Setting, tuned: Iterable[Setting]) -> list[Setting]:
     f = as_activation(rule.activation)
     if isinstance(f, Adaptive):
         return [_with_function(setting, other) for other in f.controls]
-    if not rule.has_control:
+    if not rule.has_control or setting.kind == "control":
         return []
     matched = control(setting)
-    rules = [known.config.optimizer for known in tuned if known.has_rate]
-    if any(_at(known, matched.config.optimizer.lr) == matched.config.optimizer for known in rules):
-        return []
+    rule = matched.config.optimizer
+    for known in tuned:
+        if known.has_rate and _at(known.config.optimizer, rule.lr) == rule:
+            return [] if known.kind == "baseline" else [known]
     return [matched]
 
 

@@ -6,7 +6,6 @@ usable rates, one rate beside each of its ends. The last are for the picture and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -120,7 +119,7 @@ def tune_rates(
         add("tuning, beyond the edge", "grown", grown)
     # from the rates of the budget: what refines a window does not move it
     tuned = rules[0].curve(higher)
-    within = tuning.within * point(tuned)
+    within = tuning.within * tuned.point
     # as good as a guess is not good enough
     learned = not at_chance(rules[0].results_at(tuned.best))
     threshold = threshold_of(tuned, within) if learned else None
@@ -194,15 +193,6 @@ def _curve(rule: RuleTrials, standard: Standard, is_baseline: bool) -> RuleCurve
 def _best_of(curve: protocol.RateCurve) -> tuple[float, ...]:
     means = list(curve.means.values())
     return best_of(means, curve.higher_is_better) if any(mean is not None for mean in means) else ()
-
-
-def point(curve: protocol.RateCurve) -> float:
-    """What a point is: a hundredth of a share such as an accuracy, else 1 % of the curve's best mean."""
-    scores = [score for several in curve.scores for score in several if score is not None]
-    if curve.higher_is_better and all(0 <= score <= 1 for score in scores):
-        return 0.01
-    best = None if curve.best is None else curve.means[curve.best]
-    return 0.01 * abs(best) if best is not None and math.isfinite(best) else 0.01
 
 
 def _window(

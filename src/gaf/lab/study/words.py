@@ -40,7 +40,7 @@ def answer(comparison: Comparison) -> str:
     if widest := _widest(asked, comparison):
         parts.append(widest)
     if comparison.score_on == "validation":
-        parts.append("Judged on validation data: no test score was reported.")
+        parts.append("Judged on validation data, not on test data.")
     return " ".join(parts)
 
 
@@ -133,7 +133,7 @@ def _by(row: Row, comparison: Comparison) -> str:
     difference = row.vs_baseline
     assert difference is not None
     signed = difference.verdict == "no difference"
-    unit = 100 if is_share(comparison) else 1
+    unit = 100 if comparison.is_share else 1
     values = [unit * value for value in (difference.mean, difference.low, difference.high)]
     if not signed and values[0] < 0:
         values = [-values[0], -values[2], -values[1]]
@@ -145,14 +145,20 @@ def _by(row: Row, comparison: Comparison) -> str:
 
 
 def _figure(value: float, points: bool, signed: bool) -> str:
-    text = f"{value:.1f}" if points else f"{value:.3g}"
-    return f"+{text}" if signed and value > 0 else text
+    return _with_sign(value, f"{'+' if signed else ''}{'.1f' if points else '.3g'}")
 
 
-def is_share(comparison: Comparison) -> bool:
-    """Whether the scores are shares such as an accuracy, of which a hundredth is a point."""
-    scores = [score for row in comparison.rows for score in row.scores if score is not None]
-    return comparison.higher_is_better and all(0 <= score <= 1 for score in scores)
+def _with_sign(value: float, spec: str) -> str:
+    """A formatted figure with the minus sign of the tables.
+
+    Example:
+        >>> _with_sign(-0.0134, "+.3g"), _with_sign(2e-7, "+.3g"), _with_sign(0.0, "+.1f")
+        ('−0.0134', '+2e-07', '0.0')
+    """
+    text = f"{abs(value):{spec.lstrip('+')}}"
+    if not float(text):
+        return text  # a zero has no sign
+    return f"−{text}" if value < 0 else f"+{text}" if spec.startswith("+") else text
 
 
 def whom(comparison: Comparison) -> str:
@@ -167,14 +173,14 @@ def _bounded(value: float, bound: str) -> str:
 
 
 def seeds_to_plan(comparison: Comparison, difference: float) -> int | None:
-    """How many seeds find a difference of this size in four of five studies; None before it can be told.
+    """How many seeds find a difference of this size in four of five studies; None without a spread.
 
     The spread is that of the differences so far, the size is the asker's: one that was just seen is too large
     by chance.
     """
-    spreads = [
-        _spread(row.vs_baseline) for row in comparison.rows if row.vs_baseline and row.activated
-    ]
+    compared_rows = [row for row in comparison.rows if row.vs_baseline]
+    asked = [row for row in compared_rows if row.activated] or compared_rows
+    spreads = [_spread(row.vs_baseline) for row in asked if row.vs_baseline]
     finite = sorted(spread for spread in spreads if spread is not None)
     compared = sum(
         (row.vs_baseline is not None) + (row.vs_control is not None) for row in comparison.rows
@@ -279,13 +285,16 @@ def against(difference: Difference, name: str, comma: str = "") -> str:
         >>> values = dict(against="baseline", p=0.3, p_corrected=0.6, n=5)
         >>> values |= dict(mean=0.004, low=-0.002, high=0.01, verdict="no difference")
         >>> against(Difference(**values), "the baseline")
-        'no difference to the baseline at 5 seeds (+0.004, -0.002 to +0.01)'
+        'no difference to the baseline at 5 seeds (+0.004, −0.002 to +0.01)'
     """
     if difference.n > 1 and difference.low == difference.high == 0:
         return f"the same scores as {name} on all {difference.n} seeds"
-    numbers = f"{difference.mean:+.3g}"
+    mean, low, high = (
+        _with_sign(value, "+.3g") for value in (difference.mean, difference.low, difference.high)
+    )
+    numbers = mean
     if math.isfinite(difference.low) and math.isfinite(difference.high):
-        numbers += f", {difference.low:+.3g} to {difference.high:+.3g}"
+        numbers += f", {low} to {high}"
     if difference.verdict != "no difference":
         p = "< 0.001" if difference.p_corrected < 0.001 else f"{difference.p_corrected:.2g}"
         return f"{difference.verdict} than {name} ({numbers}, p {p}, {difference.n} seeds)"

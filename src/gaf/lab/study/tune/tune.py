@@ -14,7 +14,7 @@ from gaf.lab.study.compare import COMPARISON, Trainer, compare, describe
 from gaf.lab.study.grid import Executor, Outcome, Watch, check_place
 from gaf.lab.study.judge import Entry
 from gaf.lab.study.landscape import Curve, curve, reached, training_loss
-from gaf.lab.study.plan import Plan, TuningPlan
+from gaf.lab.study.plan import SEEDS, Plan, TuningPlan, table_seeds
 from gaf.lab.study.results import Comparison, NamedCandidate, Tuned, Tuning
 from gaf.lab.study.settings import without_function
 from gaf.lab.study.tune.probe import Probe, probe
@@ -35,7 +35,7 @@ def tune(
     executor: Executor,
     *,
     candidates: int = CANDIDATES,
-    seeds: Sequence[int] = tuple(range(5)),
+    seeds: int = SEEDS,
     tuning: TuningPlan | None = None,
     watch: Watch | None = None,
     say: Callable[[str], None] = lambda text: None,
@@ -48,7 +48,7 @@ def tune(
         folder: of this tuning; after a stop the same call resumes there.
         executor: trains runs.
         candidates: how many functions are tried.
-        seeds: of the final, on which the best of them stands against the tuned baseline.
+        seeds: how many of the final, on which the best of them stands against the tuned baseline.
         tuning: how learning rates are tuned, the baseline's and each candidate's.
         watch: shows runs on their way.
         say: is given each finding as a sentence.
@@ -71,12 +71,14 @@ def tune(
     check_folder(folder)
     tuning, watch = tuning or TuningPlan(seeds=TUNING_SEEDS), watch or Watch()
     base, _ = without_function(config)
+    numbers = table_seeds(base, seeds)
+    plan = Plan(base, (), numbers, tuning)
+    assert plan.tuning is not None
     say(f"probe: the first steps of {base.name} without a function")
     # the validation data is no part of it either
-    task = base.task.model_copy(update={"validation": tuning.validation})
+    task = base.task.model_copy(update={"validation": plan.tuning.validation})
     seen = probe(base.model_copy(update={"task": task}))
     say(_probed(seen))
-    plan = Plan(base, (), tuple(seeds), tuning)
     with folders.locked(folder):
         trainer = Trainer(folder / COMPARISON, executor, watch)
         near = curve_near(_baselines(plan, trainer), seen)
@@ -85,7 +87,7 @@ def tune(
         for subject, sentence in advice.reasons:
             say(f"{subject}: {sentence}")
         tried = advice.candidates[:candidates]
-        plan = Plan(base, tuple(candidate.name for candidate in tried), tuple(seeds), tuning)
+        plan = Plan(base, tuple(candidate.name for candidate in tried), numbers, tuning)
         comparison = compare(
             plan, folder / COMPARISON, executor, watch, command, finalists=finalists
         )
