@@ -27,6 +27,8 @@ OURS = ("gaf", "gaf_command")
 class InProcess:
     """In the place of a pool of processes."""
 
+    slots = 1
+
     def __init__(self, *_: object) -> None:
         pass
 

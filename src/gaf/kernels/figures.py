@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gaf.functions.lift import real_values
 from gaf.kernels import native
-from gaf.kernels.layout import PLAIN, TYPES, integers
+from gaf.kernels.layout import TYPES, all_plain, integers
 
 COLUMNS = ("squares", "largest", "nonfinite", "zeros")
 
@@ -36,7 +36,7 @@ def gatherable(
     """Whether the native kernels can read these tensors."""
     return (
         hasattr(native._native, "gather")  # else built without a compiler, or earlier
-        and set(map(type, tensors)).issubset(PLAIN)
+        and all_plain(tensors)
         and {t.layout for t in tensors} == {torch.strided}
         and {t.is_cpu for t in tensors} == {True}
         and {t.dtype for t in tensors}.issubset(TYPES)

@@ -15,11 +15,9 @@ from gaf.functions.lift import local_shard
 # The order is that of the kernels' own enumeration.
 TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
-# Other subclasses of Tensor may have no memory of their own.
-PLAIN = (
-    Tensor,
-    torch.nn.Parameter,
-)  # a tuple: torch 2.8 does not trace a membership in a frozenset
+# Other subclasses of Tensor may have no memory of their own. A tuple, since torch 2.8 does not
+# trace a membership in a frozenset.
+PLAIN = (Tensor, torch.nn.Parameter)
 
 Column = Sequence[Tensor | None]  # one of parallel lists: parameters, gradients, a state
 Lists = Sequence[Column]
@@ -37,6 +35,11 @@ class Batch(NamedTuple):
     sizes: bytes  # elements of each tensor
     addresses: list[bytes | None]  # of the tensors of each list; None for a list without tensors
     members: Sequence[int] | None = None  # which entries of the lists they are; None for all
+
+
+def all_plain(tensors: Iterable[Tensor | None]) -> bool:
+    """Whether all are torch's own tensors, none of a subclass; a compiled step follows it."""
+    return all(type(t) in PLAIN for t in tensors)
 
 
 def integers(values: Iterable[int]) -> bytes:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gaf.functions.lift import local_shard
 from gaf.kernels import layout
-from gaf.kernels.layout import PLAIN, TANGLED, TYPES, Batch, Column, Lists, integers
+from gaf.kernels.layout import PLAIN, TANGLED, TYPES, Batch, Column, Lists, all_plain, integers
 
 try:
     from gaf.kernels import _native  # type: ignore[attr-defined]
@@ -539,6 +539,6 @@ def _numbers(values: Sequence[float | Tensor]) -> Tensor:
 
 
 def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
-    if all(type(t) in PLAIN for t in tensors):
+    if all_plain(tensors):
         return list(tensors)
     return [local_shard(t) for t in tensors]

@@ -26,7 +26,7 @@ from torch import Tensor
 from gaf.common.errors import GafError
 from gaf.functions.lift import is_dtensor, local_shard, real_values, real_view
 from gaf.kernels import native
-from gaf.kernels.layout import PLAIN, Batch, Lists
+from gaf.kernels.layout import Batch, Lists, all_plain
 from gaf.optim.auto import Auto
 from gaf.optim.sizes import sizes
 
@@ -412,7 +412,7 @@ def _over_processes(sums: Tensor, tensors: Sequence[Tensor]) -> Tensor:
 
     One all-reduce of a few numbers for each dimension of a mesh. All processes then hold the same state.
     """
-    if set(map(type, tensors)).issubset(PLAIN):
+    if all_plain(tensors):
         return sums
     meshes: dict[Any, list[int]] = {}
     for i, t in enumerate(tensors):

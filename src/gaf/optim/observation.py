@@ -18,7 +18,7 @@ from torch import Tensor
 from gaf.functions import Activation, Adaptive
 from gaf.functions.lift import is_dtensor, local_shard, real_values
 from gaf.kernels.figures import figures, gather, gatherable
-from gaf.kernels.layout import PLAIN
+from gaf.kernels.layout import all_plain
 from gaf.optim.adapt import _numbers as numbers
 from gaf.optim.adapt import spacing
 
@@ -374,7 +374,7 @@ def over_processes(
     Nothing waits for the device, and every process has the same figures.
     """
     parts: dict[Any, list[int]] = {}
-    if process_group is None and set(map(type, tensors)).issubset(PLAIN):
+    if process_group is None and all_plain(tensors):
         return sums, largest
     for i, t in enumerate(tensors):
         if is_dtensor(t):

@@ -107,6 +107,8 @@ class Here:
 class HerePool(Here):
     """In the place of a pool of processes."""
 
+    slots = 1
+
     def __init__(self, *_: object) -> None:
         super().__init__()
 

@@ -105,11 +105,10 @@ def compare_here(
         check_folder(folder, plan)
     first, plan = next(iter(plans.items()))
     comparisons = {}
-    slots = workers or pool.slots(plan.base)
-    with pool.local_pool(plan.base, first / RUNS, slots) as processes:
+    with pool.local_pool(plan.base, first / RUNS, workers) as processes:
         for folder, plan in plans.items():
             console.print(Text(f"{plan.title}: {_expected(plan)}"), soft_wrap=True)
-            watch = LiveTable(console, plan.title, sum(plan.least_runs()), slots)
+            watch = LiveTable(console, plan.title, sum(plan.least_runs()), processes.slots)
             comparisons[folder] = compare(plan, folder, processes, watch, command)
     return comparisons
 
